@@ -1,0 +1,1 @@
+"""Who says it: the components of the scaling chain, their common shell, the settings and the command line."""

@@ -1,0 +1,81 @@
+"""What a component is: logic without I/O. Messages and the time go in, messages and calls come out."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+from broker.bus import Subscription
+from schemas.codec import BadRequest, Cleared
+from schemas.message import Message
+from schemas.topics import Role
+
+
+class Instant(NamedTuple):
+    """The present moment, given to a component by whoever runs it."""
+
+    monotonic: float
+    """Seconds of a clock that never jumps; for deadlines."""
+    epoch_ms: int
+    """UTC, ms; for people, and for ids that must grow over restarts."""
+
+
+@dataclass(frozen=True)
+class Call:
+    """Blocking work to be done outside the worker; what `run` returns comes back through `handle`.
+
+    `run` catches what it can name; an exception that escapes comes back as `CallFailed`.
+    """
+
+    name: str
+    run: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class CallFailed:
+    """A call that raised: a bug, or a runtime in a state nobody thought of."""
+
+    call: Call
+    error: Exception
+
+
+Input = Message | Cleared | BadRequest
+Output = Message | Cleared | Call
+
+
+class Component(Protocol):
+    """One component of the chain. Its methods are never called at the same time."""
+
+    role: Role
+    instance: str
+    """The node's name for agents, else "main"."""
+    persistent: bool
+    """Whether requests sent while it is away shall wait for it at the broker."""
+
+    @property
+    def healthy(self) -> str | None:
+        """None when all is well, else what is wrong, in words."""
+
+    def subscriptions(self) -> Sequence[Subscription]:
+        """What it listens to, besides nothing else."""
+
+    def start(self, now: Instant) -> list[Output]:
+        """Called once, before anything is handled; its output is published when connected."""
+
+    def connected(self, now: Instant) -> list[Output]:
+        """Called on every connection: retained state again, since the broker may have lost it."""
+
+    def handle(self, item: Any, now: Instant) -> list[Output]:
+        """React to one `Input`, or to the result of a `Call`.
+
+        What it changes durably is committed when it returns. It may raise: then nothing was changed, and the
+        shell tries again a bounded number of times before it asks `failed`.
+        """
+
+    def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
+        """Answer a message whose handling keeps failing; None: it goes to the dead letters."""
+
+    def tick(self, now: Instant) -> list[Output]:
+        """Do what is due. Called at least every 100 ms, and after each handled message."""
+
+    def close(self) -> None:
+        """Release files. Called once, last."""

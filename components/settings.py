@@ -1,0 +1,288 @@
+"""The configuration: one TOML file for all components, validated whole at start. An empty file runs."""
+
+import os
+import re
+import socket
+import tomllib
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+from urllib.parse import urlsplit
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from schemas.limits import Amount, Limits
+from schemas.message import NAME_PATTERN, Wire
+from schemas.units import parse_cpu, parse_memory
+
+RESERVED_CPU_MIN: Final = 100
+RESERVED_MEMORY_MIN: Final = 256
+
+
+class SettingsError(ValueError):
+    """The configuration is wrong; the text names each key, its value and what is allowed."""
+
+
+def _cpu(value: Any) -> Any:
+    return parse_cpu(value) if isinstance(value, str) else value
+
+
+def _memory(value: Any) -> Any:
+    return parse_memory(value) if isinstance(value, str) else value
+
+
+Cpu = Annotated[int, BeforeValidator(_cpu), Field(gt=0, strict=True)]
+Memory = Annotated[int, BeforeValidator(_memory), Field(gt=0, strict=True)]
+Percent = Annotated[float, Field(gt=0, le=1000)]
+Seconds = Annotated[float, Field(gt=0, le=86_400)]
+Pattern = Annotated[str, Field(min_length=1, max_length=128)]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class TlsSettings(_Section):
+    """Files for TLS to the broker; cert_file and key_file make it mutual."""
+
+    ca_file: Path
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+
+class BrokerSettings(_Section):
+    """Where the broker is. Without `url` a managed Mosquitto runs on loopback."""
+
+    url: str | None = None
+    port: Annotated[int, Field(ge=1, le=65_535)] = 1883
+    tls: TlsSettings | None = None
+    username: str | None = None
+    password_file: Path | None = None
+    topic_prefix: Annotated[str, Field(pattern=r"^([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?$")] = ""
+    wire: Wire = Wire.MSGPACK
+
+    @model_validator(mode="after")
+    def _url_is_usable(self) -> "BrokerSettings":
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
+                raise ValueError("url must be mqtt://host:port or mqtts://host:port")
+        return self
+
+    @property
+    def address(self) -> tuple[str, int, bool]:
+        """Host, port, and whether TLS is used."""
+        if self.url is None:
+            return "127.0.0.1", self.port, False
+        parts = urlsplit(self.url)
+        secure = parts.scheme == "mqtts"
+        return str(parts.hostname), parts.port or (8883 if secure else 1883), secure
+
+
+def _default_node() -> str:
+    return re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:128] or "node"
+
+
+class NodeAgentSettings(_Section):
+    """The agent of one node."""
+
+    node: Annotated[str, Field(pattern=NAME_PATTERN)] = Field(default_factory=_default_node)
+    runtime: Literal["podman", "simulated"] = "podman"
+    podman_url: str | None = None
+    metrics_interval_s: Seconds = 1.0
+    sync_interval_s: Seconds = 30.0
+    memory_margin_mib: Annotated[int, Field(ge=0)] = 32
+    settle_s: Seconds = 60.0
+    call_timeout_s: Seconds = 10.0
+    state_dir: Path | None = None
+    simulated_containers: Annotated[int, Field(ge=0, le=10_000)] = 0
+
+
+class ThresholdSettings(_Section):
+    """From when on a workload is degraded. Workloads by exact name or glob; the first match counts."""
+
+    workload: Pattern
+    latency_ms: Annotated[float, Field(gt=0)] | None = None
+    throughput_min: Annotated[float, Field(gt=0)] | None = None
+    cpu_percent: Percent | None = None
+    memory_percent: Percent | None = None
+
+
+class MonitoringSettings(_Section):
+    """How degradation is judged: `needed` of the last `window` samples over the threshold."""
+
+    window: Annotated[int, Field(ge=1, le=1000)] = 5
+    needed: Annotated[int, Field(ge=1, le=1000)] = 3
+    repeat_s: Seconds = 30.0
+    stale_s: Seconds = 10.0
+    hysteresis_percent: Annotated[float, Field(ge=0, lt=100)] = 10.0
+    thresholds: tuple[ThresholdSettings, ...] = ()
+
+    @model_validator(mode="after")
+    def _window_can_fill(self) -> "MonitoringSettings":
+        if self.needed > self.window:
+            raise ValueError(f"needed ({self.needed}) must be at most window ({self.window})")
+        return self
+
+
+class LimitSettings(_Section):
+    """Limits as people write them: cpu "2" or "500m", memory "2Gi" or "512Mi"."""
+
+    cpu: Cpu | None = None
+    memory: Memory | None = None
+
+    @property
+    def limits(self) -> Limits:
+        """In millicores and MiB."""
+        return Limits(cpu_limit=self.cpu, memory_limit=self.memory)
+
+
+class PolicySettings(_Section):
+    """How a workload is scaled. Workloads by exact name or glob; the first match counts."""
+
+    workload: Pattern = "*"
+    cpu_percent: Percent = 80.0
+    memory_percent: Percent = 80.0
+    factor: Annotated[float, Field(gt=1, le=100)] = 2.0
+    min: LimitSettings = LimitSettings()
+    max: LimitSettings = LimitSettings()
+    cooldown_s: Annotated[float, Field(ge=0, le=86_400)] = 10.0
+    restore_after_s: Seconds | None = None
+
+
+class PolicyManagerSettings(_Section):
+    """Where PolicyManager keeps its journal."""
+
+    database: Path | None = None
+
+
+class ReservedSettings(_Section):
+    """The share of each node kept for the system: a percentage ("10%") or a quantity ("500m", "1Gi")."""
+
+    cpu: str = "10%"
+    memory: str = "10%"
+
+    @model_validator(mode="after")
+    def _readable(self) -> "ReservedSettings":
+        self.of(Amount(cpu=1000, memory=1024))
+        return self
+
+    def of(self, total: Amount) -> Amount:
+        """What is kept of a node; a percentage keeps at least 100m and 256 MiB."""
+        return Amount(
+            cpu=_share(self.cpu, total.cpu, parse_cpu, RESERVED_CPU_MIN),
+            memory=_share(self.memory, total.memory, parse_memory, RESERVED_MEMORY_MIN),
+        )
+
+
+def _share(text: str, total: int, parse: Any, least: int) -> int:
+    if not text.endswith("%"):
+        return 0 if text.strip() == "0" else int(parse(text))
+    percent = float(text[:-1])
+    if not 0 <= percent <= 100:
+        raise ValueError(f"{text!r} is no share; write 0% to 100%, or a quantity")
+    return max(least, int(total * percent / 100))
+
+
+class ResourceManagerSettings(_Section):
+    """The ledger and the treatment of drift."""
+
+    database: Path | None = None
+    reserved: ReservedSettings = ReservedSettings()
+    drift: Literal["enforce", "report", "adopt"] = "enforce"
+    lease_s: Seconds = 60.0
+    absent_hold_s: Annotated[float, Field(ge=0, le=86_400)] = 300.0
+
+
+class ActionControllerSettings(_Section):
+    """Retries and time-outs of actions."""
+
+    database: Path | None = None
+    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retry_interval_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
+    deadline_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
+
+
+class MetricsSettings(_Section):
+    """Where `piriscale up` serves /metrics and /healthz (loopback)."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9464
+    """0: not served."""
+
+
+class Settings(_Section):
+    """The whole configuration."""
+
+    broker: BrokerSettings = BrokerSettings()
+    node_agent: NodeAgentSettings = Field(default_factory=NodeAgentSettings)
+    monitoring: MonitoringSettings = MonitoringSettings()
+    policy: tuple[PolicySettings, ...] = ()
+    policy_manager: PolicyManagerSettings = PolicyManagerSettings()
+    resource_manager: ResourceManagerSettings = ResourceManagerSettings()
+    action_controller: ActionControllerSettings = ActionControllerSettings()
+    metrics: MetricsSettings = MetricsSettings()
+
+    def policy_of(self, workload: str) -> PolicySettings:
+        """The first policy that matches, else the default one."""
+        return next((p for p in self.policy if fnmatchcase(workload, p.workload)), PolicySettings())
+
+    def thresholds_of(self, workload: str) -> ThresholdSettings | None:
+        """The first thresholds that match; their percentages default to the policy's."""
+        for found in self.monitoring.thresholds:
+            if fnmatchcase(workload, found.workload):
+                policy = self.policy_of(workload)
+                return found.model_copy(
+                    update={
+                        "cpu_percent": found.cpu_percent or policy.cpu_percent,
+                        "memory_percent": found.memory_percent or policy.memory_percent,
+                    }
+                )
+        return None
+
+
+def load_settings(path: Path | None) -> Settings:
+    """Read and check a configuration file; None: all defaults.
+
+    Raises SettingsError naming every wrong key, its value, and what is allowed.
+    """
+    if path is None:
+        return Settings()
+    try:
+        body = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise SettingsError(f"{path}: no TOML: {error}") from error
+    try:
+        return Settings.model_validate(body)
+    except ValidationError as error:
+        raise SettingsError(f"{path}: {_explain(error)}") from error
+
+
+def _explain(error: ValidationError) -> str:
+    texts = []
+    for mistake in error.errors(include_url=False):
+        key = ".".join(str(part) for part in mistake["loc"])
+        if mistake["type"] == "extra_forbidden":
+            texts.append(f"{key}: no such key; allowed here: {', '.join(_keys_beside(mistake['loc']))}")
+        else:
+            texts.append(f"{key} = {mistake['input']!r}: {mistake['msg']}")
+    return "; ".join(texts)
+
+
+def _keys_beside(location: tuple[int | str, ...]) -> list[str]:
+    model: Any = Settings
+    for part in location[:-1]:
+        if isinstance(part, str):
+            annotation = model.model_fields[part].annotation
+            candidates = [annotation, *getattr(annotation, "__args__", ())]
+            model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+    return list(model.model_fields)
+
+
+def state_directory() -> Path:
+    """Where durable state lives by default: /var/lib/piriscale for root, else the user's state directory."""
+    if os.geteuid() == 0:
+        return Path("/var/lib/piriscale")
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(home) / "piriscale"
