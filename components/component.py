@@ -75,7 +75,7 @@ class Component(Protocol):
         """Answer a message whose handling keeps failing; None: it goes to the dead letters."""
 
     def tick(self, now: Instant) -> list[Output]:
-        """Do what is due. Called at least every 100 ms, and after each handled message."""
+        """Do what is due. Called about every 50 ms."""
 
     def close(self) -> None:
         """Release files. Called once, last."""

@@ -13,9 +13,7 @@ NAME_LENGTH_MAX: Final = 128
 NAME_PATTERN: Final = rf"^[A-Za-z0-9._-]{{1,{NAME_LENGTH_MAX}}}$"
 _NAME = re.compile(NAME_PATTERN[1:-1])
 
-Name = Annotated[
-    str, Field(pattern=NAME_PATTERN, description="one topic level: letters, digits, '.', '_', '-'")
-]
+Name = Annotated[str, Field(pattern=NAME_PATTERN, description="one topic level: letters, digits, '.', '_', '-'")]
 Id = Annotated[str, Field(min_length=1, max_length=256, description="unique id, chosen by the sender")]
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
 Text = Annotated[str, Field(max_length=4096)]

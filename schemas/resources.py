@@ -8,9 +8,7 @@ from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, U
 from schemas.limits import Amount, Limits, MiB, Millicores, refuse_unknown_limits
 from schemas.message import Count, Id, Message, Name, Reply, Request, Text
 
-Attempt = Annotated[
-    int, Field(strict=True, ge=1, le=1_000_000, description="grows with each retry, not repeat")
-]
+Attempt = Annotated[int, Field(strict=True, ge=1, le=1_000_000, description="grows with each retry, not repeat")]
 
 
 class Fence(BaseModel):
