@@ -1,0 +1,1 @@
+"""Tests of piriscale; the folders mirror the source tree."""
