@@ -1,13 +1,16 @@
 """What a component is: logic without I/O. Messages and the time go in, messages and calls come out."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from broker.bus import Subscription
-from schemas.codec import BadRequest, Cleared
+from broker.bus import Delivery, Subscription
+from schemas.codec import BadRequest, Cleared, Frame
 from schemas.message import Message
 from schemas.topics import Role
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
 
 
 class Instant(NamedTuple):
@@ -38,8 +41,10 @@ class CallFailed:
     error: Exception
 
 
-Input = Message | Cleared | BadRequest
-Output = Message | Cleared | Call
+Input = Message | Cleared | BadRequest | Delivery
+"""What comes from the bus. `Delivery`, undecoded, only to a component that is `Raw`."""
+Output = Message | Cleared | Call | Frame
+"""What goes out. `Frame`, already encoded, only from one that speaks no messages of its own (debug_tap)."""
 
 
 class Component(Protocol):
@@ -79,3 +84,32 @@ class Component(Protocol):
 
     def close(self) -> None:
         """Release files. Called once, last."""
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """A component with metrics of its own beside those that its shell counts."""
+
+    def samples(self) -> "Iterable[Metric]":
+        """Metric families as they are now. Like all else, never called at the same time as another method."""
+
+
+@runtime_checkable
+class Booted(Protocol):
+    """A component that counts its starts itself; the others get the epoch milliseconds of their start."""
+
+    boot_id: int
+
+
+@runtime_checkable
+class Parallel(Protocol):
+    """A component that needs more calls at a time than the shell's usual number."""
+
+    calls_at_once: int
+
+
+@runtime_checkable
+class Raw(Protocol):
+    """A component that takes deliveries as they came, not decoded, when `raw` is true."""
+
+    raw: bool
