@@ -6,6 +6,7 @@ to be answered), or a `Malformed` (for the dead letters).
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
@@ -22,8 +23,11 @@ from schemas.topics import Topic, address_of, lookup, topic_of
 MESSAGE_BYTES_MAX: Final = 128 * 1024
 NESTING_MAX: Final = 16
 HEAD_BYTES: Final = 64
+TEXT_LENGTH_MAX: Final = 1024
+"""Of what a `BadRequest` or `Malformed` quotes, so that it always fits the answer that carries it."""
 
 _JSON_STARTS: Final = b"{ \t\r\n"
+_SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _UNSUPPORTED_ERRORS: Final = frozenset({"extra_forbidden", "unsupported_limit"})
 
 
@@ -120,7 +124,7 @@ def unpack(payload: bytes) -> tuple[dict[str, Any], Wire]:
     wire = Wire.JSON if payload[:1] in _JSON_STARTS and payload else Wire.MSGPACK
     try:
         if wire is Wire.JSON:
-            value = json.loads(payload.decode(), parse_constant=_refuse_constant)
+            value = _load_json(payload.decode())
         else:
             value = msgpack.unpackb(payload, raw=False, strict_map_key=True, ext_hook=_refuse_extension)
     except RecursionError:
@@ -190,7 +194,7 @@ def _explain(error: ValidationError) -> tuple[str, Reason]:
             texts.append(f"{where} is missing")
         else:
             texts.append(f"{where}: {mistake['msg']}, not {_shorten(mistake['input'])}")
-    return "; ".join(texts), reason
+    return "; ".join(texts)[:TEXT_LENGTH_MAX], reason
 
 
 def _shorten(value: Any) -> str:
@@ -199,7 +203,15 @@ def _shorten(value: Any) -> str:
 
 
 def _malformed(address: str, payload: bytes, reason: RejectReason, text: str) -> Malformed:
-    return Malformed(address, reason, text[:1024], payload[:HEAD_BYTES].hex())
+    return Malformed(address[:TEXT_LENGTH_MAX], reason, text[:TEXT_LENGTH_MAX], payload[:HEAD_BYTES].hex())
+
+
+def _load_json(text: str) -> Any:
+    """The value of a JSON text. Raises ValueError, also for half a character, which no answer could repeat."""
+    value = json.loads(text, parse_constant=_refuse_constant)
+    if _SURROGATE_ESCAPE.search(text):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def _check_values(root: dict[str, Any]) -> None:

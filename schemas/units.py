@@ -6,8 +6,8 @@ from typing import Final
 MILLICORES_PER_CPU: Final = 1000
 BYTES_PER_MIB: Final = 1024 * 1024
 
-_CPU = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>m?)")
-_MEMORY = re.compile(r"(?P<number>\d+(?:\.\d+)?)(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T|)")
+_CPU = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,18})?)(?P<unit>m?)")
+_MEMORY = re.compile(r"(?P<number>\d{1,18}(?:\.\d{1,18})?)(?P<unit>Ki|Mi|Gi|Ti|k|M|G|T|)")
 _BYTES_PER_UNIT: Final = {
     "": 1,
     "k": 10**3,
