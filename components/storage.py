@@ -51,8 +51,7 @@ class Database:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'OFF'}")
-            if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
-                raise _UnusableError("it is corrupt")
+            _check(connection)
             self._migrate(connection)
         except sqlite3.DatabaseError as error:
             connection.close()
@@ -121,6 +120,11 @@ class Database:
 
 class _UnusableError(Exception):
     """The file must be set aside."""
+
+
+def _check(connection: sqlite3.Connection) -> None:
+    if connection.execute("PRAGMA quick_check").fetchone()[0] != "ok":
+        raise _UnusableError("it is corrupt")
 
 
 def _says_corrupt(error: sqlite3.Error) -> bool:

@@ -1,0 +1,308 @@
+"""Granting: validation with reservation, recording, abandoning. One transaction each.
+
+A granted validation with `reserve` is the reservation. The same (action, step, attempt) gets the same answer.
+"""
+
+from typing import Any, Final
+
+from components.resource_manager.capacity import Refusal, allocated, judge
+from components.resource_manager.lifecycle import SyncEvent
+from components.resource_manager.records import ActionRow, Answer, Stage, WorkloadRecord
+from components.resource_manager.rollback import roll_back, rollback_of
+from components.resource_manager.turn import Turn
+from schemas.enums import DesiredOperation, Reason, Verdict
+from schemas.limits import Limits
+from schemas.resources import DesiredReply, DesiredRequest, ValidateReply, ValidateRequest
+
+ANSWERS_KEPT: Final = 16
+"""Replies kept for one action; more than its retries, so that every late copy finds its own."""
+
+
+def remember(row: ActionRow, step: str, attempt: int, body: dict[str, Any]) -> tuple[Answer, ...]:
+    """The row's answers with this one added, the oldest dropped above a bound."""
+    kept = tuple(a for a in row.answers if (a.step, a.attempt) != (step, attempt))
+    return (*kept, Answer(step=step, attempt=attempt, body=body))[-ANSWERS_KEPT:]
+
+
+def recall(row: ActionRow | None, step: str, attempt: int) -> dict[str, Any] | None:
+    """The answer that was given to this step and attempt."""
+    for answer in row.answers if row else ():
+        if (answer.step, answer.attempt) == (step, attempt):
+            return answer.body
+    return None
+
+
+def close(turn: Turn, row: ActionRow, verdict: Verdict | None, reason: Reason | None, text: str) -> ActionRow:
+    """End a row; with a verdict it answers so for a day."""
+    turn.live.leases.pop(row.action_id, None)
+    turn.live.asked.pop(row.action_id, None)
+    turn.live.repeater.answered(("lease", row.action_id))
+    return turn.change_row(
+        row, stage=Stage.CLOSED, verdict=verdict, reason=reason, message=text, closed_ms=turn.now.epoch_ms
+    )
+
+
+def validate(turn: Turn, request: ValidateRequest) -> None:
+    """Answer whether limits may be given, and reserve them if asked to."""
+    row = turn.work.row(request.action_id) if request.action_id and request.reserve else None
+    body = _known_answer(row, request) or _judge_request(turn, request, row)
+    reply = {"node": request.node, "workload_id": request.workload_id, **body}
+    turn.say(ValidateReply(in_reply_to=request.id, wire=request.wire, **reply))
+
+
+def _known_answer(row: ActionRow | None, request: ValidateRequest) -> dict[str, Any] | None:
+    """The answer of an action that was judged before, if it still stands."""
+    if row is None:
+        return None
+    if row.verdict is not None:
+        told = {"verdict": row.verdict, "reason": row.reason, "message": row.message}
+        return {"allowed": False, "generation": row.generation, "workload_id": row.workload, **told}
+    before = recall(row, "validate", request.attempt)
+    if before is not None:
+        return before
+    if row.open:
+        return {"allowed": True, "generation": row.generation, "workload_id": row.workload}
+    if request.attempt <= row.attempt:
+        text = "an earlier attempt of this action; its reservation has ended"
+        return {"allowed": False, "reason": Reason.EXPIRED, "message": text, "workload_id": row.workload}
+    return None
+
+
+def _judge_request(turn: Turn, request: ValidateRequest, row: ActionRow | None) -> dict[str, Any]:
+    found = find(turn, request.node, request.workload_id)
+    wanted = Limits(cpu_limit=request.requested_cpu, memory_limit=request.requested_memory)
+    name = request.workload_id
+    generation = 0
+    if isinstance(found, Refusal):
+        refusal: Refusal | None = found
+    else:
+        name = found.name
+        generation = found.generation if found.managed else 0
+        refusal = _refusal(turn, request, found, wanted)
+    body: dict[str, Any] = {"allowed": refusal is None, "workload_id": name, "generation": generation}
+    if refusal is not None:
+        body |= {"reason": refusal.reason, "message": refusal.message}
+    node = turn.work.node(request.node)
+    if node is not None and node.total is not None:
+        body["available"] = turn.room(node).available.model_dump()
+    if request.reserve and request.action_id:
+        _open_or_refuse(turn, request, row, wanted, name, body)
+    return body
+
+
+def _open_or_refuse(
+    turn: Turn, request: ValidateRequest, row: ActionRow | None, wanted: Limits, name: str, body: dict[str, Any]
+) -> None:
+    """Keep the grant as an open row, the refusal as a closed one, so that a late copy cannot open it."""
+    fresh = ActionRow(
+        action_id=str(request.action_id),
+        node=request.node,
+        workload=name,
+        stage=Stage.RESERVED if body["allowed"] else Stage.CLOSED,
+        attempt=request.attempt,
+        target=wanted,
+        closed_ms=0 if body["allowed"] else turn.now.epoch_ms,
+    )
+    if row is not None:
+        fresh = fresh.model_copy(update={"answers": row.answers, "failures": row.failures})
+    turn.change_row(fresh, answers=remember(fresh, "validate", request.attempt, body))
+    if body["allowed"]:
+        turn.live.leases[fresh.action_id] = turn.now.monotonic + turn.rules.lease_s
+        _end_reconcile(turn, (request.node, name))
+
+
+def _end_reconcile(turn: Turn, key: tuple[str, str]) -> None:
+    """End a reconcile under way: the action that arrived takes its place."""
+    record = turn.work.workload(key)
+    if record is not None and record.reconcile is not None:
+        end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, "an action took its place")
+
+
+def end_reconcile(
+    turn: Turn, record: WorkloadRecord, verdict: Verdict, reason: Reason | None, text: str
+) -> WorkloadRecord:
+    """Forget an outstanding reconcile, leaving a closed row that answers its late reports."""
+    under_way = record.reconcile
+    if under_way is None:
+        return record
+    turn.live.repeater.answered(("reconcile", record.key))
+    turn.live.reconciles[verdict] += 1
+    closed = ActionRow(
+        action_id=under_way.action_id,
+        node=record.node,
+        workload=record.name,
+        stage=Stage.CLOSED,
+        attempt=under_way.attempt,
+        generation=record.generation,
+        verdict=verdict,
+        reason=reason,
+        message=text,
+        closed_ms=turn.now.epoch_ms,
+    )
+    turn.work.put_row(closed)
+    return turn.change(record, reconcile=None)
+
+
+def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refusal:
+    """The running workload of a name or full container id, on a node that can be reached."""
+    node = turn.work.node(node_name)
+    if node is None or node.total is None:
+        known = ", ".join(sorted(turn.work.ledger.nodes)[:8]) or "none"
+        text = f"no agent of a node {node_name} was ever heard; known nodes: {known}"
+        return Refusal(Reason.UNKNOWN_NODE, text)
+    if not turn.reachable(node_name):
+        text = (
+            f"the agent of {node_name} is away; nothing there can be scaled without it. Start it, then ask again"
+        )
+        return Refusal(Reason.NODE_UNAVAILABLE, text)
+    record = turn.work.workload((node_name, workload_id))
+    if record is None:
+        same_id = (r for r in turn.work.workloads_of(node_name) if r.runtime_id == workload_id)
+        record = next(same_id, None)
+    if record is None or record.dormant:
+        text = f"{node_name} has no container {workload_id}; give its exact name or full id"
+        return Refusal(Reason.UNKNOWN_WORKLOAD, text)
+    if not record.running:
+        return Refusal(Reason.NOT_RUNNING, f"{record.name} is not running on {node_name}; start it first")
+    return record
+
+
+def _refusal(turn: Turn, request: ValidateRequest, record: WorkloadRecord, wanted: Limits) -> Refusal | None:
+    generation = record.generation if record.managed else 0
+    if request.base_generation is not None and request.base_generation != generation:
+        text = f"decided on generation {request.base_generation}, the present one is {generation}; decide anew"
+        return Refusal(Reason.SUPERSEDED, text)
+    other = turn.work.open_row(record.key)
+    if other is not None and other.action_id != request.action_id:
+        text = f"action {other.action_id} on {record.name} is under way; try again when it has ended"
+        return Refusal(Reason.OVERLOADED, text)
+    if not _granting(turn, record.node):
+        text = "the ledger was rebuilt and may not know every reservation yet; try again in a moment"
+        return Refusal(Reason.OVERLOADED, text)
+    return fits(turn, record, wanted)
+
+
+def _granting(turn: Turn, node: str) -> bool:
+    """Whether grants are safe: a ledger in place of a lost one waits for the agent and for one lease."""
+    meta = {**turn.work.ledger.meta, **turn.work.meta}
+    if meta.get("replaces_lost") != "yes":
+        return True
+    waited = turn.now.monotonic - turn.live.started >= turn.rules.lease_s
+    return waited and node in turn.live.answered
+
+
+def fits(turn: Turn, record: WorkloadRecord, wanted: Limits) -> Refusal | None:
+    """Whether there is room for `wanted` on top of what the workload has; None: yes."""
+    node = turn.work.node(record.node)
+    if node is None or node.total is None:
+        return Refusal(Reason.UNKNOWN_NODE, f"the size of {record.node} is not known")
+    for name in wanted.asked:
+        if name in node.unsupported:
+            return Refusal(Reason.UNSUPPORTED, f"{name} on {record.node}: {node.unsupported[name]}")
+    before = turn.allocated(record)
+    merged = (record.desired or Limits()).merged(wanted)
+    trial = ActionRow(
+        action_id="trial", node=record.node, workload=record.name, stage=Stage.RESERVED, target=wanted
+    )
+    counted = record.model_copy(update={"withheld": False})
+    rows = [*turn.work.active_rows(record.key), trial]
+    after = allocated(counted, rows)
+    maximum = turn.settings.policy_of(record.name).max.limits
+    asked = merged.only(set(wanted.asked)) if wanted.asked else merged
+    return judge(turn.room(node), before, after, maximum, asked)
+
+
+def decide(turn: Turn, request: DesiredRequest) -> None:
+    """Record a granted target as desired, or abandon the action."""
+    record_it = request.operation is DesiredOperation.RECORD
+    body = _record(turn, request) if record_it else _abandon(turn, request)
+    turn.say(DesiredReply(in_reply_to=request.id, wire=request.wire, **body))
+    record = turn.work.workload((request.node, request.workload_id))
+    if record_it and body["success"] and record is not None and record.sync_state == "PENDING":
+        turn.publish(turn.change(turn.publish(record), SyncEvent.HANDED_OVER))
+
+
+def _record(turn: Turn, request: DesiredRequest) -> dict[str, Any]:
+    row = turn.work.row(request.action_id)
+    if row is not None and row.verdict is not None:
+        return _ended(row)
+    if row is not None and row.stage is Stage.RECORDED:
+        return _recorded(turn, row, request.attempt)
+    lease = turn.live.leases.get(request.action_id, turn.now.monotonic + 1)
+    if row is None or row.stage is not Stage.RESERVED or lease <= turn.now.monotonic:
+        text = "the reservation has ended; validate again"
+        return {"success": False, "reason": Reason.EXPIRED, "message": text}
+    record = turn.work.workload(row.key)
+    if record is None or not record.running:
+        text = f"{row.workload} stopped in the meantime"
+        close(turn, row, Verdict.FAILED, Reason.NOT_RUNNING, text)
+        return {"success": False, "reason": Reason.NOT_RUNNING, "message": text, "verdict": Verdict.FAILED}
+    asked = request.target.only({"cpu_limit", "memory_limit"})
+    if asked != row.target:
+        text = f"target {asked.asked} is not what was reserved, {row.target.asked}"
+        close(turn, row, Verdict.FAILED, Reason.INVALID_TARGET, text)
+        return {"success": False, "reason": Reason.INVALID_TARGET, "message": text, "verdict": Verdict.FAILED}
+    return _record_granted(turn, request, row, record)
+
+
+def _record_granted(turn: Turn, request: DesiredRequest, row: ActionRow, record: WorkloadRecord) -> dict[str, Any]:
+    rollback, unlimited = rollback_of(turn, record, request.target)
+    generation = turn.work.ledger.next_generation(record)
+    desired = (record.desired or Limits()).merged(request.target)
+    turn.change(
+        record,
+        SyncEvent.RECORDED,
+        desired=desired,
+        generation=generation,
+        unlimited=record.unlimited - set(request.target.asked),
+        attempt=0,
+        withheld=False,
+    )
+    row = turn.change_row(
+        row,
+        stage=Stage.RECORDED,
+        attempt=request.attempt,
+        target=request.target,
+        generation=generation,
+        rollback=rollback,
+        rollback_unlimited=unlimited,
+        runtime_id=record.runtime_id,
+    )
+    turn.live.leases[row.action_id] = turn.now.monotonic + turn.rules.lease_s
+    return _recorded(turn, row, request.attempt)
+
+
+def _recorded(turn: Turn, row: ActionRow, attempt: int) -> dict[str, Any]:
+    record = turn.work.workload(row.key)
+    node = turn.work.node(row.node)
+    if attempt > row.attempt:
+        turn.change_row(row, attempt=attempt)
+    return {
+        "success": True,
+        "generation": row.generation,
+        "desired": record.desired if record else None,
+        "runtime_id": row.runtime_id,
+        "boot_id": node.boot_id if node else 0,
+    }
+
+
+def _ended(row: ActionRow) -> dict[str, Any]:
+    told = {"reason": row.reason, "message": row.message, "verdict": row.verdict}
+    return {"success": False, "generation": row.generation, **told}
+
+
+def _abandon(turn: Turn, request: DesiredRequest) -> dict[str, Any]:
+    row = turn.work.row(request.action_id)
+    text = "abandoned by its ActionController"
+    if row is None:
+        row = ActionRow(
+            action_id=request.action_id, node=request.node, workload=request.workload_id, stage=Stage.CLOSED
+        )
+    if row.verdict is not None:
+        return {**_ended(row), "success": True}
+    record = turn.work.workload(row.key)
+    if row.stage is Stage.RECORDED and record is not None:
+        roll_back(turn, record, row, Reason.SUPERSEDED, text)
+    else:
+        close(turn, row, Verdict.FAILED, Reason.SUPERSEDED, text)
+    return {"success": True, "generation": row.generation, "message": text, "verdict": Verdict.FAILED}

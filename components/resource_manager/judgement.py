@@ -1,0 +1,190 @@
+"""Judging reports: what ActionController says an update led to, compared with what was desired.
+
+After a target was recorded, the outcome of an action is the verdict given here.
+"""
+
+from typing import Any, Final
+
+from components.resource_manager.admission import close, end_reconcile, recall, remember
+from components.resource_manager.lifecycle import SyncEvent
+from components.resource_manager.records import ActionRow, Stage, WorkloadRecord
+from components.resource_manager.rollback import release_held, roll_back
+from components.resource_manager.turn import Turn
+from schemas.enums import Reason, SyncState, UpdateResult, Verdict
+from schemas.limits import Limits, mismatches
+from schemas.resources import ActualReply, ActualReport
+
+RETRYABLE: Final = frozenset(
+    {
+        Reason.RUNTIME_ERROR,
+        Reason.RUNTIME_TIMEOUT,
+        Reason.VERIFY_FAILED,
+        Reason.PARTIAL,
+        Reason.NODE_UNAVAILABLE,
+        Reason.QUERY_FAILED,
+        Reason.STORAGE_ERROR,
+        Reason.OVERLOADED,
+        Reason.EXPIRED,
+    }
+)
+"""Failures that may pass by themselves. Refusals are not among them: the same question gets the same answer."""
+
+BACKOFF_LONGEST_S: Final = 300.0
+
+
+def report(turn: Turn, told: ActualReport) -> None:
+    """Judge a report and answer with the verdict."""
+    body = _judge(turn, told)
+    record = turn.work.workload((told.node, told.workload_id))
+    state = record.sync_state if record else SyncState.UNKNOWN
+    known = {"sync_state": state, "generation": record.generation if record else 0}
+    if record is not None and record.desired is not None:
+        known["desired"] = record.desired
+    turn.say(ActualReply(in_reply_to=told.id, wire=told.wire, **{**known, **body}))
+
+
+def _judge(turn: Turn, told: ActualReport) -> dict[str, Any]:
+    row = turn.work.row(told.action_id)
+    record = turn.work.workload((told.node, told.workload_id))
+    if record is not None:
+        record = observe_report(turn, record, told)
+    if row is not None:
+        return _judge_action(turn, told, row)
+    if record is not None and record.reconcile and record.reconcile.action_id == told.action_id:
+        return _judge_reconcile(turn, told, record)
+    text = "this action is not in the ledger; what it did is judged by the next snapshot"
+    unknown = ActionRow(
+        action_id=told.action_id,
+        node=told.node,
+        workload=told.workload_id,
+        stage=Stage.CLOSED,
+        attempt=told.attempt,
+    )
+    close(turn, unknown, Verdict.FAILED, Reason.EXPIRED, text)
+    return {"verdict": Verdict.FAILED, "reason": Reason.EXPIRED, "message": text}
+
+
+def observe_report(turn: Turn, record: WorkloadRecord, told: ActualReport) -> WorkloadRecord:
+    """Take over what a report says is in force, if it is newer than what is known."""
+    changes: dict[str, Any] = {}
+    stamp = (told.boot_id, told.seq)
+    node = turn.work.node(told.node)
+    present = node is None or told.boot_id >= node.boot_id
+    if told.actual is not None and present and turn.newer(record, stamp):
+        changes |= {"actual": told.actual, "actual_known": True, "stamp": stamp}
+    if told.fence is not None and present:
+        highest = record.fence is None or told.fence.key > record.fence.key
+        changes |= {"fence": told.fence} if highest else {}
+    if told.generation == record.generation and told.attempt > record.attempt:
+        changes["attempt"] = told.attempt
+    return turn.change(record, **changes) if changes else record
+
+
+def _judge_action(turn: Turn, told: ActualReport, row: ActionRow) -> dict[str, Any]:
+    if row.verdict is not None:
+        return {"verdict": row.verdict, "reason": row.reason, "message": row.message}
+    before = recall(row, "report", told.attempt)
+    if before is not None:
+        return before
+    record = turn.work.workload(row.key)
+    if row.stage is not Stage.RECORDED or record is None:
+        text = "its reservation has ended before anything was recorded"
+        close(turn, row, Verdict.FAILED, Reason.EXPIRED, text)
+        return {"verdict": Verdict.FAILED, "reason": Reason.EXPIRED, "message": text}
+    if told.generation != row.generation:
+        text = f"reported generation {told.generation}, recorded was {row.generation}"
+        return {"verdict": Verdict.RETRY, "reason": Reason.EXPIRED, "message": text}
+    reason, text = failure_of(told, record.desired or Limits())
+    if reason is None:
+        confirm(turn, record, (told.boot_id, told.seq))
+        return {"verdict": Verdict.SYNCHRONIZED}
+    remain = row.failures < turn.settings.action_controller.retries
+    if reason in RETRYABLE and remain and record.running and record.runtime_id == row.runtime_id:
+        body = {"verdict": Verdict.RETRY, "reason": reason, "message": text}
+        answers = remember(row, "report", told.attempt, body)
+        turn.change_row(row, failures=row.failures + 1, answers=answers)
+        turn.live.leases[row.action_id] = turn.now.monotonic + turn.rules.lease_s
+        turn.change(record, reason=reason, message=text)
+        return body
+    roll_back(turn, record, row, reason, text)
+    return {"verdict": Verdict.FAILED, "reason": reason, "message": text}
+
+
+def failure_of(told: ActualReport, desired: Limits) -> tuple[Reason | None, str]:
+    """What is wrong with a reported result; None: the kernel shows the desired state."""
+    if told.result is not UpdateResult.SUCCESS:
+        partial = told.result is UpdateResult.PARTIAL
+        fallback = Reason.PARTIAL if partial else Reason.RUNTIME_ERROR
+        return told.reason or fallback, told.message or told.result.lower()
+    if told.actual is None:
+        return Reason.QUERY_FAILED, "what is in force could not be read"
+    wrong = mismatches(desired, told.actual)
+    if wrong:
+        return Reason.VERIFY_FAILED, difference(desired, told.actual, wrong)
+    return None, ""
+
+
+def difference(desired: Limits, actual: Limits, names: list[str]) -> str:
+    """The named limits, wanted against present."""
+    present = actual.asked
+    parts = (f"{name} {desired.asked[name]} desired, {present.get(name, 'unlimited')} in force" for name in names)
+    return "; ".join(parts)
+
+
+def confirm(turn: Turn, record: WorkloadRecord, stamp: tuple[int, int]) -> WorkloadRecord:
+    """Note that the kernel shows the present generation; close what waited for that."""
+    for row in turn.work.active_rows(record.key):
+        if row.stage is Stage.RECORDED and row.generation == record.generation:
+            close(turn, row, Verdict.SYNCHRONIZED, None, "")
+    record = turn.change(
+        record,
+        SyncEvent.CONFIRMED,
+        synchronized=record.desired,
+        confirmed_generation=record.generation,
+        confirmed_stamp=max(stamp, record.confirmed_stamp),
+        confirmed_start=(record.runtime_id, record.started_at),
+    )
+    release_held(turn, record)
+    turn.live.backoff.pop(record.key, None)
+    turn.live.retry_at.pop(record.key, None)
+    return record
+
+
+def _judge_reconcile(turn: Turn, told: ActualReport, record: WorkloadRecord) -> dict[str, Any]:
+    under_way = record.reconcile
+    if under_way is None or record.desired is None or told.generation != record.generation:
+        end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, "another state is desired by now")
+        return {
+            "verdict": Verdict.FAILED,
+            "reason": Reason.SUPERSEDED,
+            "message": "another state is desired by now",
+        }
+    turn.live.repeater.answered(("reconcile", record.key))
+    reason, text = failure_of(told, record.desired)
+    if reason is None:
+        record = end_reconcile(turn, record, Verdict.SYNCHRONIZED, None, "")
+        confirm(turn, record, (told.boot_id, told.seq))
+        return {"verdict": Verdict.SYNCHRONIZED}
+    if told.attempt < under_way.attempt:
+        return {"verdict": Verdict.RETRY, "reason": reason, "message": text}
+    remain = under_way.failures < turn.settings.action_controller.retries
+    ends_it = reason is Reason.EXPIRED or reason not in RETRYABLE
+    if remain and not ends_it and record.runtime_id == under_way.runtime_id:
+        next_try = under_way.model_copy(update={"failures": under_way.failures + 1, "attempt": told.attempt + 1})
+        turn.change(record, reconcile=next_try)
+        return {"verdict": Verdict.RETRY, "reason": reason, "message": text}
+    record = end_reconcile(turn, record, Verdict.FAILED, reason, text)
+    _try_later(turn, record, reason, text)
+    return {"verdict": Verdict.FAILED, "reason": reason, "message": text}
+
+
+def _try_later(turn: Turn, record: WorkloadRecord, reason: Reason, text: str) -> None:
+    """Keep trying, further and further apart; what only came out of step is judged again at once."""
+    interval: float = turn.settings.action_controller.retry_interval_s
+    if reason in (Reason.EXPIRED, Reason.SUPERSEDED, Reason.UNKNOWN_WORKLOAD):
+        turn.live.retry_at[record.key] = turn.now.monotonic + min(1.0, interval)
+        return
+    turn.live.backoff[record.key] += 1
+    wait = min(BACKOFF_LONGEST_S, interval * 2 ** min(10, turn.live.backoff[record.key]))
+    turn.live.retry_at[record.key] = turn.now.monotonic + wait
+    turn.fail(record, reason, text)

@@ -1,0 +1,71 @@
+"""Ending reservations: none outlives its lease, whatever became of the action.
+
+Leases run on this process's own clock from its own start.
+"""
+
+from typing import Final
+
+from components.resource_manager.admission import close
+from components.resource_manager.judgement import confirm, difference
+from components.resource_manager.records import ActionRow, Stage
+from components.resource_manager.rollback import roll_back
+from components.resource_manager.turn import Turn
+from schemas.enums import Reason
+from schemas.limits import Limits, mismatches
+from schemas.node import StatusReply, StatusRequest
+
+ANSWER_WITHIN_S: Final = 10.0
+"""How long an agent may take to say what is in force once a lease ended."""
+
+
+def expire(turn: Turn) -> None:
+    """End the rows whose lease is over: unrecorded ones are free, of recorded ones the agent is asked."""
+    for ids in list(turn.work.ledger.active.values()):
+        for action_id in list(ids):
+            row = turn.work.row(action_id)
+            if row is not None and row.open:
+                _expire_row(turn, row)
+
+
+def _expire_row(turn: Turn, row: ActionRow) -> None:
+    now = turn.now.monotonic
+    until = turn.live.leases.setdefault(row.action_id, now + turn.rules.lease_s)
+    asked_until = turn.live.asked.get(row.action_id)
+    if now < until:
+        return
+    if row.stage is Stage.RESERVED:
+        close(turn, row, None, Reason.EXPIRED, "nothing was recorded before its lease ended")
+    elif asked_until is None:
+        turn.live.asked[row.action_id] = now + ANSWER_WITHIN_S
+        question = StatusRequest(id=f"lease:{row.action_id}", node=row.node, workload_id=row.workload)
+        turn.say(turn.live.repeater.send(("lease", row.action_id), question, now))
+    elif now >= asked_until:
+        record = turn.work.workload(row.key)
+        text = f"its lease ended and the agent of {row.node} did not say what is in force"
+        if record is not None:
+            roll_back(turn, record, row, Reason.QUERY_FAILED, text)
+
+
+def answered(turn: Turn, told: StatusReply) -> None:
+    """Close a row by what its agent says is in force."""
+    prefix, _, action_id = told.in_reply_to.partition(":")
+    row = turn.work.row(action_id)
+    if prefix != "lease" or row is None or row.stage is not Stage.RECORDED or action_id not in turn.live.asked:
+        return
+    record = turn.work.workload(row.key)
+    if record is None:
+        return
+    here = next((c for c in told.containers if c.workload_id == row.workload), None)
+    actual = here.actual if here and here.running and not here.busy else None
+    if here is not None and here.busy:
+        return  # asked again until the container has settled, or the time is over
+    if actual is None:
+        text = told.message or f"{row.workload} is not running"
+        roll_back(turn, record, row, told.reason or Reason.NOT_RUNNING, text)
+        return
+    wrong = mismatches(record.desired or Limits(), actual)
+    if not wrong and record.generation == row.generation:
+        confirm(turn, record, (told.boot_id, told.seq))
+    else:
+        text = f"its lease ended: {difference(record.desired or Limits(), actual, wrong)}"
+        roll_back(turn, record, row, Reason.VERIFY_FAILED, text)

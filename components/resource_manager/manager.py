@@ -1,0 +1,235 @@
+"""ResourceManager: the component. Each handler is one turn over the ledger; the rules live in the modules beside."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from broker.bus import Subscription
+from components.component import Instant, Output
+from components.resource_manager import admission, drift, judgement, leases, observation
+from components.resource_manager.ledger import Ledger
+from components.resource_manager.turn import Live, Presence, Turn
+from components.settings import Settings
+from components.storage import StorageError
+from schemas.codec import BadRequest, Cleared
+from schemas.enums import ConnectionState, DesiredOperation, Reason, ReconcileCause, SyncState, Verdict
+from schemas.message import Message
+from schemas.node import NodeInfo, NodeSnapshot, StatusReply, StatusRequest
+from schemas.operations import ComponentStatus
+from schemas.resources import (
+    ActualReply,
+    ActualReport,
+    DesiredReply,
+    DesiredRequest,
+    NodeCapacity,
+    ResourceState,
+    ValidateReply,
+    ValidateRequest,
+)
+from schemas.topics import Role, topic_of
+
+HOUSEKEEPING_S: Final = 0.25
+"""How often leases, holds and withheld workloads are looked at."""
+PRUNE_S: Final = 600.0
+
+
+class ResourceManager:
+    """Owner of the desired state and of the room on every node."""
+
+    role = Role.RESOURCE_MANAGER
+    instance = "main"
+    persistent = True
+
+    def __init__(self, ledger: Ledger, settings: Settings, now: Instant) -> None:
+        self._ledger = ledger
+        self._settings = settings
+        self._live = Live(started=now.monotonic)
+        self._trouble: str | None = None
+        self._next_housekeeping = now.monotonic
+        self._next_prune = now.monotonic + PRUNE_S
+        self._handlers: dict[type, Callable[[Turn, Any], None]] = {
+            ValidateRequest: admission.validate,
+            DesiredRequest: admission.decide,
+            ActualReport: judgement.report,
+            NodeInfo: observation.info,
+            NodeSnapshot: observation.snapshot,
+            StatusReply: self._status_reply,
+            ComponentStatus: self._agent_status,
+            ResourceState: self._own_state,
+            Cleared: self._cleared,
+            BadRequest: _refuse,
+        }
+
+    @property
+    def healthy(self) -> str | None:
+        """None, or why nothing can be granted."""
+        return self._trouble
+
+    @property
+    def ledger(self) -> Ledger:
+        """The durable state, for inspection."""
+        return self._ledger
+
+    @property
+    def live(self) -> Live:
+        """What only this process knows, for inspection."""
+        return self._live
+
+    def subscriptions(self) -> Sequence[Subscription]:
+        """Requests, what agents see, who is there, and its own retained states (to heal and to find ghosts)."""
+        heard: tuple[type[Message], ...] = (
+            ValidateRequest,
+            DesiredRequest,
+            ActualReport,
+            NodeInfo,
+            NodeSnapshot,
+            StatusReply,
+            ResourceState,
+        )
+        agents = topic_of(ComponentStatus).filter(component=Role.NODE_AGENT)
+        return [*(Subscription(topic_of(message).filter()) for message in heard), Subscription(agents)]
+
+    def start(self, now: Instant) -> list[Output]:
+        """Nothing to say before the bus stands."""
+        return []
+
+    def connected(self, now: Instant) -> list[Output]:
+        """Say everything retained again, repeat what is open, and ask every agent what runs."""
+        out: list[Output] = [r.view() for r in self._ledger.workloads.values() if not r.dormant]
+        with self._ledger.work() as work:
+            turn = Turn(work, self._live, self._settings, now)
+            self._live.capacities.clear()
+            for node in self._ledger.nodes:
+                turn.touch(node)
+            out += turn.finish()
+        for record in self._ledger.workloads.values():
+            if record.reconcile is not None:
+                message = drift.reconcile_message(record)
+                self._live.repeater.send(("reconcile", record.key), message, now.monotonic)
+        out += self._live.repeater.repeat_all(now.monotonic)
+        out += [_ask_all(node, now) for node in self._ledger.nodes]
+        return out
+
+    def handle(self, item: Any, now: Instant) -> list[Output]:
+        """Do one turn. Raises StorageError when its changes could not be written; then nothing changed."""
+        with self._ledger.work() as work:
+            turn = Turn(work, self._live, self._settings, now)
+            self._handlers[type(item)](turn, item)
+            out = turn.finish()
+        self._trouble = None
+        return out
+
+    def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
+        """Answer what could not be recorded; nothing was granted."""
+        if not isinstance(error, StorageError):
+            return None
+        self._trouble = str(error)
+        wrong = {"reason": Reason.STORAGE_ERROR, "message": str(error)}
+        if isinstance(item, ValidateRequest):
+            names = {"node": item.node, "workload_id": item.workload_id}
+            return [ValidateReply(in_reply_to=item.id, wire=item.wire, allowed=False, **names, **wrong)]
+        if isinstance(item, DesiredRequest) and item.operation is DesiredOperation.RECORD:
+            return [DesiredReply(in_reply_to=item.id, wire=item.wire, success=False, **wrong)]
+        return []  # the sender repeats a report until it could be recorded; observations come again
+
+    def tick(self, now: Instant) -> list[Output]:
+        """Repeat unanswered requests; end leases and holds; look for room for whoever waits."""
+        out: list[Output] = list(self._live.repeater.due(now.monotonic))
+        if now.monotonic < self._next_housekeeping:
+            return out
+        self._next_housekeeping = now.monotonic + HOUSEKEEPING_S
+        try:
+            with self._ledger.work() as work:
+                turn = Turn(work, self._live, self._settings, now)
+                leases.expire(turn)
+                observation.expire_absent(turn)
+                drift.judge_withheld(turn)
+                self._try_again(turn)
+                out += turn.finish()
+            if now.monotonic >= self._next_prune:
+                self._next_prune = now.monotonic + PRUNE_S
+                self._ledger.prune(now.epoch_ms)
+        except StorageError as error:
+            self._trouble = str(error)
+        return out
+
+    def close(self) -> None:
+        """Close the ledger."""
+        self._ledger.close()
+
+    def _try_again(self, turn: Turn) -> None:
+        """Reconcile once more what failed before, when its time has come."""
+        due = [key for key, at in self._live.retry_at.items() if at <= turn.now.monotonic]
+        for key in due:
+            del self._live.retry_at[key]
+            record = turn.work.workload(key)
+            if record is not None:
+                drift.consider(turn, record, ReconcileCause.PERIODIC)
+        for key, ids in list(self._ledger.active.items()):
+            record = turn.work.workload(key)
+            if ids and record is not None:
+                drift.consider(turn, record, ReconcileCause.ROLLBACK)
+
+    def _status_reply(self, turn: Turn, told: StatusReply) -> None:
+        observation.status(turn, told)
+        leases.answered(turn, told)
+
+    def _agent_status(self, turn: Turn, told: ComponentStatus) -> None:
+        node = told.instance
+        before = self._live.agents.get(node)
+        gone = told.state in (ConnectionState.LOST, ConnectionState.DISCONNECTED)
+        if before is not None and gone and told.boot_id < before.boot_id:
+            return  # the will of an earlier life can overtake the next birth
+        self._live.agents[node] = Presence(told.state, told.boot_id)
+        if gone and (before is None or not before.away):
+            drift.lost(turn, node, f"the agent of {node} is {told.state}; what is in force there is not known")
+        elif before is not None and before.away and not gone:
+            turn.say(_ask_all(node, turn.now))
+
+    def _own_state(self, turn: Turn, told: ResourceState) -> None:
+        """Meet a retained state: our echo, what a lost ledger had said, or the ghost of a workload long gone."""
+        record = turn.work.workload((told.node, told.workload_id))
+        observation.rebuilt_from(turn, told.node, told.workload_id, told.desired, told.generation)
+        known = turn.work.workload((told.node, told.workload_id))
+        ghost = record is None and known is None
+        if ghost or (record is not None and record.dormant and told.generation <= record.generation):
+            turn.out.append(Cleared(ResourceState, {"node": told.node, "workload_id": told.workload_id}))
+
+    def _cleared(self, turn: Turn, cleared: Cleared) -> None:
+        """A person deleted a retained topic: a state is released, a node without an agent is forgotten."""
+        node = cleared.values.get("node", cleared.values.get("instance", ""))
+        if cleared.message is ResourceState:
+            record = turn.work.workload((node, cleared.values["workload_id"]))
+            if record is None or record.dormant:
+                return
+            if record.managed and turn.work.open_row(record.key) is None:
+                record = observation.forget_desired(turn, record)
+            turn.publish(record)
+        elif cleared.message is NodeInfo and (node not in self._live.agents or self._live.agents[node].away):
+            self._forget_node(turn, node)
+
+    def _forget_node(self, turn: Turn, node: str) -> None:
+        for record in turn.work.workloads_of(node):
+            turn.work.remove(record.key)
+            self._live.repeater.answered(("reconcile", record.key))
+            turn.out.append(Cleared(ResourceState, {"node": node, "workload_id": record.name}))
+        turn.work.remove_node(node)
+        self._live.answered.discard(node)
+        self._live.agents.pop(node, None)
+        self._live.capacities.pop(node, None)
+        turn.out.append(Cleared(NodeCapacity, {"node": node}))
+
+
+def _ask_all(node: str, now: Instant) -> StatusRequest:
+    return StatusRequest(id=f"all:{node}:{now.epoch_ms}", node=node)
+
+
+def _refuse(turn: Turn, bad: BadRequest) -> None:
+    """Answer a request with a bad value."""
+    wrong = {"in_reply_to": bad.identity["id"], "reason": bad.reason, "message": bad.text, "wire": bad.wire}
+    names = {"node": bad.identity["node"], "workload_id": bad.identity["workload_id"]}
+    if bad.request is ValidateRequest:
+        turn.say(ValidateReply(allowed=False, **names, **wrong))
+    elif bad.request is DesiredRequest:
+        turn.say(DesiredReply(success=False, **wrong))
+    elif bad.request is ActualReport:
+        turn.say(ActualReply(verdict=Verdict.FAILED, sync_state=SyncState.UNKNOWN, **wrong))

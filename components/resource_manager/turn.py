@@ -1,0 +1,159 @@
+"""One turn of ResourceManager: a unit of work, the time, the rules in force, and what is to be said at its end."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from components.component import Instant, Output
+from components.repeater import Repeater
+from components.resource_manager.capacity import allocated, capacity
+from components.resource_manager.ledger import Work
+from components.resource_manager.lifecycle import SyncEvent, transition
+from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
+from components.settings import Settings
+from schemas.enums import ConnectionState, Reason
+from schemas.limits import Amount
+from schemas.message import Message
+from schemas.resources import NodeCapacity
+
+
+@dataclass
+class Presence:
+    """What is known of an agent's connection."""
+
+    state: ConnectionState
+    boot_id: int
+
+    @property
+    def away(self) -> bool:
+        """Whether it cannot be reached."""
+        return self.state in (ConnectionState.LOST, ConnectionState.DISCONNECTED)
+
+
+@dataclass
+class Live:
+    """What only this process knows: presence, deadlines on its own clock, requests out, counters.
+
+    Nothing here must survive: after a restart leases and holds run anew from the start, as the protocol says.
+    """
+
+    started: float
+    agents: dict[str, Presence] = field(default_factory=dict)
+    leases: dict[str, float] = field(default_factory=dict)
+    asked: dict[str, float] = field(default_factory=dict)
+    """By action: until when its agent may say what is in force, after the lease ended."""
+    absent: dict[Key, float] = field(default_factory=dict)
+    """Until when an absent or stopped workload is held."""
+    missing: Counter[Key] = field(default_factory=Counter)
+    """Complete snapshots in a row without the workload."""
+    retry_at: dict[Key, float] = field(default_factory=dict)
+    backoff: Counter[Key] = field(default_factory=Counter)
+    answered: set[str] = field(default_factory=set)
+    """Nodes whose agent spoke since the start."""
+    repeater: Repeater = field(default_factory=Repeater)
+    capacities: dict[str, NodeCapacity] = field(default_factory=dict)
+    drifts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    reconciles: Counter[str] = field(default_factory=Counter)
+
+
+class Turn:
+    """Everything one handler needs. Changes are kept in `work`; `finish` adds what follows from them."""
+
+    def __init__(self, work: Work, live: Live, settings: Settings, now: Instant) -> None:
+        self.work = work
+        self.live = live
+        self.settings = settings
+        self.now = now
+        self.out: list[Output] = []
+        self._touched: set[str] = set()
+        self._published: dict[Key, WorkloadRecord] = {}
+
+    @property
+    def rules(self) -> Any:
+        """The section [resource_manager]."""
+        return self.settings.resource_manager
+
+    def say(self, message: Message) -> None:
+        """Publish at the end of the turn."""
+        self.out.append(message)
+
+    def change(self, record: WorkloadRecord, event: SyncEvent | None = None, **changes: Any) -> WorkloadRecord:
+        """Keep a changed workload; with an event its synchronization state moves on."""
+        if event is not None:
+            state = transition(record.sync_state, event)
+            if state is not record.sync_state:
+                changes["sync_state"] = state
+                changes["since"] = self.now.epoch_ms
+            if event in (SyncEvent.CONFIRMED, SyncEvent.RECORDED, SyncEvent.RELEASED):
+                changes = {"reason": None, "message": None, **changes}
+        changed = record.model_copy(update=changes)
+        self.work.put(changed)
+        self._touched.add(record.node)
+        return changed
+
+    def change_row(self, row: ActionRow, **changes: Any) -> ActionRow:
+        """Keep a changed action row."""
+        changed = row.model_copy(update=changes)
+        self.work.put_row(changed)
+        self._touched.add(row.node)
+        return changed
+
+    def fail(self, record: WorkloadRecord, reason: Reason, message: str) -> WorkloadRecord:
+        """Mark a workload FAILED for a reason."""
+        return self.change(record, SyncEvent.FAILED, reason=reason, message=message)
+
+    def touch(self, node: str) -> None:
+        """Look at a node's capacity again at the end of the turn."""
+        self._touched.add(node)
+
+    def presence(self, node: str) -> Presence | None:
+        """What is known of the agent's connection."""
+        return self.live.agents.get(node)
+
+    def reachable(self, node: str) -> bool:
+        """Whether commands have a chance to arrive."""
+        presence = self.live.agents.get(node)
+        return node in self.live.answered and (presence is None or not presence.away)
+
+    def reserved(self, node: NodeRecord) -> Amount:
+        """The share of a node that is kept for the system."""
+        reserved: Amount = self.rules.reserved.of(node.total or Amount())
+        return reserved
+
+    def allocated(self, record: WorkloadRecord) -> Amount:
+        """Room that a workload takes."""
+        return allocated(record, self.work.active_rows(record.key))
+
+    def room(self, node: NodeRecord) -> NodeCapacity:
+        """The node's room as it is now, this turn's changes included."""
+        pairs = ((record, self.work.active_rows(record.key)) for record in self.work.workloads_of(node.node))
+        return capacity(node, self.reserved(node), pairs)
+
+    def newer(self, record: WorkloadRecord, stamp: Stamp) -> bool:
+        """Whether an observation replaces what is known."""
+        return stamp > record.stamp
+
+    def publish(self, record: WorkloadRecord) -> WorkloadRecord:
+        """Publish a workload's state now, with a new revision."""
+        published = record.model_copy(update={"revision": record.revision + 1})
+        self.work.put(published)
+        self._published[record.key] = published
+        self.say(published.view())
+        return published
+
+    def finish(self) -> list[Output]:
+        """Publish every state and capacity that changed in this turn."""
+        for key, record in list(self.work.workloads.items()):
+            if record is None or record.dormant:
+                continue
+            before = self._published.get(key) or self.work.ledger.workloads.get(key)
+            if before is None or before.dormant or before.view() != record.view():
+                self.publish(record)
+        for name in sorted(self._touched):
+            node = self.work.node(name)
+            if node is not None and node.total is not None:
+                room = self.room(node)
+                if self.live.capacities.get(name) != room:
+                    self.live.capacities[name] = room
+                    self.say(room)
+        return self.out
