@@ -24,7 +24,7 @@ class Instant(NamedTuple):
 
 @dataclass(frozen=True)
 class Call:
-    """Blocking work to be done outside the worker; what `run` returns comes back through `handle`.
+    """Blocking work to be done outside the worker; what `run` returns, unless None, comes back through `handle`.
 
     `run` catches what it can name; an exception that escapes comes back as `CallFailed`.
     """

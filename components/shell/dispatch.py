@@ -1,0 +1,241 @@
+"""What happens to one thing out of the inbox: decode, handle, publish, acknowledge. No threads here.
+
+Rules: an acknowledgement comes after the effect is committed, and always comes; what cannot be used or keeps
+failing goes to the dead letters and stops nobody.
+"""
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from broker.bus import Bus, Connected, Delivery
+from components.component import Call, Component, Instant, Output, Raw
+from components.shell.counters import Counters
+from components.shell.deadletters import DeadLetters
+from components.shell.logs import about
+from components.shell.status import OwnStatus
+from schemas.codec import HEAD_BYTES, BadRequest, Cleared, Decoded, Frame, Malformed, clear, decode, encode
+from schemas.enums import ConnectionState
+from schemas.message import Message, Wire
+from schemas.operations import RejectReason
+
+_log = logging.getLogger(__name__)
+
+RETRY_AFTER_S: Final = (0.0, 0.01, 0.05)
+"""How long to wait before each retry of a handler that raised."""
+
+Clock = Callable[[], Instant]
+
+
+def clock() -> Instant:
+    """The present moment of this machine."""
+    return Instant(time.monotonic(), time.time_ns() // 1_000_000)
+
+
+class Dispatcher:
+    """Runs one component on one bus. Its methods must not be called at the same time."""
+
+    def __init__(
+        self,
+        component: Component,
+        bus: Bus,
+        status: OwnStatus,
+        submit: Callable[[Call], None],
+        *,
+        wants_status: bool = False,
+        wire: Wire = Wire.MSGPACK,
+        now: Clock = clock,
+        retry_after_s: tuple[float, ...] = RETRY_AFTER_S,
+    ) -> None:
+        self.counters = Counters()
+        self.problem: str | None = None
+        """What was wrong with the component at the last tick, in words; None when all was well."""
+        self._component = component
+        self._bus = bus
+        self._status = status
+        self._submit = submit
+        self._wants_status = wants_status
+        self._wire = wire
+        self._now = now
+        self._retry_after_s = retry_after_s
+        self._dead = DeadLetters(component.role)
+        self._raw = isinstance(component, Raw) and component.raw
+        self._source = f"{component.role}/{component.instance}"
+        self._first_outputs: list[Output] | None = []
+
+    def start(self) -> None:
+        """Start the component; what it says waits for the connection. Raises what the component raises."""
+        self._first_outputs = self._component.start(self._now())
+
+    def connected(self, event: Connected) -> None:
+        """Say everything that is retained, and then that we are ready."""
+        _log.info("connected", extra={"session_present": event.session_present})
+        if self._first_outputs:
+            self.publish(self._first_outputs)
+        self._first_outputs = None
+        try:
+            self.publish(self._attempt(lambda: self._component.connected(self._now())))
+        except _GaveUpError as error:
+            _log.exception("cannot say what is retained", exc_info=error.cause)
+        self._status.state = ConnectionState.READY
+        self.publish([self._status.now()])
+
+    def delivered(self, delivery: Delivery) -> None:
+        """Handle a message and acknowledge it."""
+        self.counters.received += 1
+        if delivery.topic != self._dead.topic:
+            item = decode(delivery.topic, delivery.payload) if self._needs_decoding(delivery) else delivery
+            self._route(item, delivery)
+        self._bus.ack(delivery)
+
+    def returned(self, item: object) -> None:
+        """Handle what a call returned, or an item that the component's own thread posted."""
+        with about(action_id=_action_of(item)):
+            self._handle(item, None)
+
+    def tick(self) -> None:
+        """Let the component do what is due, and mend its status topic."""
+        now = self._now()
+        try:
+            outputs = self._component.tick(now)
+            self.problem = self._component.healthy
+        except Exception as error:
+            problem = f"tick failed: {_words(error)}"
+            if self.problem != problem:
+                _log.exception("tick failed")
+            self.problem = problem
+        else:
+            self.publish(outputs)
+        self.publish(self._status.due(now))
+
+    def publish(self, outputs: Iterable[Output]) -> None:
+        """Send messages, begin calls. What cannot be sent is logged and counted, never fatal."""
+        for output in outputs:
+            if isinstance(output, Call):
+                self._submit(output)
+                continue
+            try:
+                frame = self._frame_of(output)
+                self.counters.sent += self._bus.publish(frame)
+            except ValueError as error:
+                self.counters.rejected["unsendable"] += 1
+                _log.error("cannot be sent: %s", error, extra={"type": type(output).__name__})
+
+    def _frame_of(self, output: Message | Cleared | Frame) -> Frame:
+        if isinstance(output, Frame):
+            return output
+        if isinstance(output, Cleared):
+            return clear(output)
+        frame = encode(self._stamped(output), self._wire)
+        gist = _gist(output)
+        level = logging.INFO if "action_id" in gist or "event_id" in gist else logging.DEBUG
+        _log.log(level, "sent", extra={"topic": frame.topic, **gist})
+        return frame
+
+    def _stamped(self, message: Message) -> Message:
+        """The message with the common fields that its author left out."""
+        stamp: dict[str, object] = {}
+        if not message.id:
+            stamp["id"] = uuid.uuid4().hex
+        if message.ts is None:
+            stamp["ts"] = self._now().epoch_ms
+        if message.source is None:
+            stamp["source"] = self._source
+        return message.model_copy(update=stamp) if stamp else message
+
+    def _needs_decoding(self, delivery: Delivery) -> bool:
+        return not self._raw or delivery.topic == self._status.topic
+
+    def _route(self, item: Decoded | Delivery, delivery: Delivery) -> None:
+        if delivery.topic == self._status.topic and not isinstance(item, Delivery):
+            self._heard_of_myself(item)
+            if not self._wants_status:
+                return
+            item = delivery if self._raw else item
+        if isinstance(item, Malformed):
+            self._bury(item)
+            return
+        if isinstance(item, BadRequest):
+            self.counters.rejected["bad_request"] += 1
+        with about(action_id=_action_of(item)):
+            _log.debug("received", extra={"topic": delivery.topic})
+            self._handle(item, delivery)
+
+    def _heard_of_myself(self, item: Decoded) -> None:
+        if isinstance(item, Message | Cleared):
+            self._status.heard(item)
+
+    def _handle(self, item: object, delivery: Delivery | None) -> None:
+        try:
+            outputs = self._attempt(lambda: self._component.handle(item, self._now()))
+        except _GaveUpError as error:
+            outputs = self._give_up(item, delivery, error.cause)
+        self.publish(outputs)
+
+    def _attempt(self, work: Callable[[], list[Output]]) -> list[Output]:
+        """The outputs of `work`, tried a bounded number of times. Raises _GaveUpError."""
+        pauses = iter(self._retry_after_s)
+        while True:
+            try:
+                return work()
+            except Exception as error:
+                pause_s = next(pauses, None)
+                if pause_s is None:
+                    raise _GaveUpError(error) from error
+                _log.debug("handler failed, trying again", exc_info=True)
+            time.sleep(pause_s)
+
+    def _give_up(self, item: object, delivery: Delivery | None, error: Exception) -> list[Output]:
+        self.counters.rejected[RejectReason.HANDLER_FAILED] += 1
+        text = f"{type(item).__name__} cannot be handled: {_words(error)}"
+        _log.error("gave up: %s", text, exc_info=error)
+        try:
+            answer = self._component.failed(item, error, self._now())
+        except Exception:
+            _log.exception("the answer to a failure failed", extra={"item": type(item).__name__})
+            answer = None
+        if answer is not None:
+            return answer
+        if delivery is not None:
+            head = delivery.payload[:HEAD_BYTES].hex()
+            self._bury(Malformed(delivery.topic, RejectReason.HANDLER_FAILED, text, head), count=False)
+        return []
+
+    def _bury(self, malformed: Malformed, *, count: bool = True) -> None:
+        if count:
+            self.counters.rejected[malformed.reason] += 1
+        letter = self._dead.of(malformed, self._now().monotonic)
+        if letter is None:
+            self.counters.dead_letters_withheld += 1
+            return
+        _log.warning(
+            "dead letter: %s", malformed.text, extra={"topic": malformed.topic, "reason": malformed.reason}
+        )
+        self.publish([letter])
+
+
+class _GaveUpError(Exception):
+    """All tries failed; `cause` is what the last one raised."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _action_of(item: object) -> str | None:
+    if isinstance(item, BadRequest):
+        return item.identity.get("action_id")
+    action_id = getattr(item, "action_id", None)
+    return action_id if isinstance(action_id, str) else None
+
+
+def _gist(message: Message) -> dict[str, object]:
+    """What tells a reader of the log how a scaling went."""
+    names = ("action_id", "event_id", "node", "workload_id", "phase", "outcome", "verdict", "reason")
+    return {name: value for name in names if (value := getattr(message, name, None)) is not None}
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

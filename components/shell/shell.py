@@ -1,0 +1,276 @@
+"""A component at work: one connection to the bus, one inbox, one worker thread, a few threads for calls."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from broker.bus import Bus, BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
+from components.component import Booted, Component, Observable, Parallel
+from components.shell.calls import CALLS_AT_ONCE, CallPool
+from components.shell.counters import Counters
+from components.shell.dispatch import Clock, Dispatcher, clock
+from components.shell.inbox import Inbox, Posted, Returned
+from components.shell.logs import about
+from components.shell.status import OwnStatus
+from schemas.codec import Frame, encode
+from schemas.enums import ConnectionState
+from schemas.message import Wire
+from schemas.topics import Role
+
+if TYPE_CHECKING:
+    from prometheus_client import Metric
+
+_log = logging.getLogger(__name__)
+
+TICK_S: Final = 0.05
+STALLED_S: Final = 10.0
+"""A worker that has not come round for so long is unhealthy."""
+CALLS_DRAIN_S: Final = 2.0
+"""How long an ending component waits for the results of calls that run."""
+SAMPLES_WAIT_S: Final = 1.0
+
+Connect = Callable[[Identity, Callable[[BusEvent], bool]], Bus]
+"""Makes the bus for an identity, delivering into the given inbox; it is not started yet."""
+
+
+@dataclass(frozen=True)
+class _Stop:
+    """Ends the worker."""
+
+
+@dataclass(frozen=True)
+class _SampleRequest:
+    """Asks the worker for the component's metrics, since nobody else may touch the component."""
+
+    of: Observable
+    answer: "Future[list[Metric]]" = field(default_factory=Future)
+
+
+def client_id_of(role: Role, instance: str, topic_prefix: str = "") -> str:
+    """The MQTT client id: one per component and vehicle, so that a second instance takes over the first."""
+    vehicle = f"{topic_prefix.replace('/', ':')}-" if topic_prefix else ""
+    return f"piriscale-{vehicle}{role}-{instance}"
+
+
+def covers(pattern: str, topic: str) -> bool:
+    """Whether a subscription filter takes a topic (that does not begin with $)."""
+    levels = topic.split("/")
+    for position, level in enumerate(pattern.split("/")):
+        if level == "#":
+            return True
+        if position >= len(levels) or level not in ("+", levels[position]):
+            return False
+    return len(pattern.split("/")) == len(levels)
+
+
+class Shell:
+    """Runs one component until it is stopped, or until its connection is refused for good.
+
+    `on_end` is called, from the worker, when it ended by itself; `fatal` then says why.
+    """
+
+    def __init__(
+        self,
+        component: Component,
+        inbox: Inbox,
+        connect: Connect,
+        *,
+        topic_prefix: str = "",
+        wire: Wire = Wire.MSGPACK,
+        now: Clock = clock,
+        on_end: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.fatal: str | None = None
+        self._component = component
+        self._inbox = inbox
+        self._on_end = on_end
+        self._wire = wire
+        boot_id = component.boot_id if isinstance(component, Booted) else now().epoch_ms
+        self._status = OwnStatus(component.role, component.instance, boot_id)
+        wanted = tuple(component.subscriptions())
+        wants_status = any(covers(one.filter, self._status.topic) for one in wanted)
+        own = () if wants_status else (Subscription(self._status.topic),)
+        self._bus = connect(
+            Identity(
+                client_id=client_id_of(component.role, component.instance, topic_prefix),
+                subscriptions=(*wanted, *own),
+                persistent=component.persistent,
+                will=self._own_frame(ConnectionState.LOST),
+                birth=self._own_frame(ConnectionState.INIT),
+            ),
+            inbox.deliver,
+        )
+        size = component.calls_at_once if isinstance(component, Parallel) else CALLS_AT_ONCE
+        self._calls = CallPool(self.name, lambda result: inbox.put(Returned(result)), size)
+        self._dispatcher = Dispatcher(
+            component, self._bus, self._status, self._calls.submit, wants_status=wants_status, wire=wire, now=now
+        )
+        self.counters: Counters = self._dispatcher.counters
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._stopping = False
+        self._bus_started = False
+        self._expelled = False
+        self._disconnected: str | None = "not connected to the broker yet"
+        self._came_round = time.monotonic()
+        self._last_samples: list[Metric] = []
+
+    @property
+    def component(self) -> str:
+        """Role of the component."""
+        return self._component.role
+
+    @property
+    def name(self) -> str:
+        """Role, and instance where there are several."""
+        instance = self._component.instance
+        return str(self._component.role) if instance == "main" else f"{self._component.role}/{instance}"
+
+    @property
+    def up(self) -> bool:
+        """Whether it runs and is connected."""
+        return self._thread.is_alive() and self._disconnected is None
+
+    @property
+    def bus_counts(self) -> BusCounts:
+        """What became of its frames."""
+        return self._bus.counts
+
+    @property
+    def dropped_posts(self) -> int:
+        """Items of its own threads that found no room."""
+        return self._inbox.dropped_posts
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong, in words; None when all is well. May be asked from any thread."""
+        if self.fatal or not self._thread.is_alive():
+            return f"{self.name}: {self.fatal or 'not running'}"
+        stalled_s = time.monotonic() - self._came_round
+        if stalled_s > STALLED_S:
+            return f"{self.name}: busy with one message for {stalled_s:.0f} s"
+        wrong = self._disconnected or self._dispatcher.problem
+        return f"{self.name}: {wrong}" if wrong else None
+
+    def samples(self) -> "Iterable[Metric]":
+        """The component's own metric families, read by its worker; those of last time if it is busy."""
+        if not isinstance(self._component, Observable) or not self._thread.is_alive():
+            return []
+        request = _SampleRequest(self._component)
+        self._inbox.put(request)
+        try:
+            self._last_samples = request.answer.result(SAMPLES_WAIT_S)
+        except TimeoutError:
+            _log.debug("busy, metrics of last time are given", extra={"component": self.name})
+        except Exception:
+            _log.exception("metrics cannot be read", extra={"component": self.name})
+        return self._last_samples
+
+    def start(self) -> None:
+        """Connect, and work in a thread of its own. Returns at once."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the message at hand, say goodbye, disconnect. Returns at once; see `join`."""
+        self._stopping = True
+        self._inbox.put(_Stop())
+
+    def join(self, timeout_s: float) -> bool:
+        """Wait until it has ended; False when it has not."""
+        self._thread.join(timeout_s)
+        return not self._thread.is_alive()
+
+    def _own_frame(self, state: ConnectionState) -> Frame:
+        said = self._status.now(state)
+        return encode(said.model_copy(update={"id": f"{said.boot_id}-{state}"}), self._wire)
+
+    def _run(self) -> None:
+        with about(component=self.name):
+            try:
+                self._dispatcher.start()
+                self._bus_started = True
+                self._bus.start()
+                self._work()
+                if self.fatal is None:
+                    self._drain_calls()
+            except Exception as error:
+                _log.exception("ended by a bug or a broken machine")
+                self.fatal = f"{type(error).__name__}: {error}"
+            self._end()
+
+    def _work(self) -> None:
+        next_tick = time.monotonic()
+        while not self._stopping:
+            item = self._inbox.take(next_tick - time.monotonic())
+            if item is not None:
+                self._take(item)
+            self._came_round = time.monotonic()
+            if self._came_round >= next_tick:
+                self._dispatcher.tick()
+                next_tick = self._came_round + TICK_S
+
+    def _take(self, item: object) -> None:
+        match item:
+            case Delivery():
+                self._dispatcher.delivered(item)
+            case Posted():
+                self._dispatcher.returned(item.item)
+            case Returned():
+                self._taken_back(item)
+            case Connected():
+                self._disconnected = None
+                self._dispatcher.connected(item)
+            case Disconnected():
+                self._lost(item)
+            case _SampleRequest():
+                self._sample(item)
+
+    def _taken_back(self, returned: Returned) -> None:
+        self._calls.taken()
+        if returned.item is not None:
+            self._dispatcher.returned(returned.item)
+
+    def _lost(self, event: Disconnected) -> None:
+        self._disconnected = f"not connected to the broker: {event.reason}"
+        if event.fatal:
+            self.fatal = event.reason
+            self._expelled = self._stopping = True
+            _log.error("stopping: %s", event.reason)
+        else:
+            _log.warning("disconnected: %s", event.reason)
+
+    def _sample(self, request: _SampleRequest) -> None:
+        try:
+            request.answer.set_result(list(request.of.samples()))
+        except Exception as error:
+            request.answer.set_exception(error)
+
+    def _end(self) -> None:
+        """Say goodbye, disconnect, let go."""
+        self._calls.stop()
+        self._status.state = ConnectionState.DISCONNECTED
+        for step in (self._say_goodbye, self._component.close):
+            try:
+                step()
+            except Exception:
+                _log.exception("could not end cleanly")
+        self._disconnected = "stopped"
+        if self.fatal is not None:
+            self._on_end()
+
+    def _say_goodbye(self) -> None:
+        if self._expelled:  # someone else may speak under our name now
+            self._bus.stop()
+        elif self._bus_started:
+            self._bus.stop(self._own_frame(ConnectionState.DISCONNECTED))
+
+    def _drain_calls(self) -> None:
+        """Handle the results of calls that run; whatever else waits is not acknowledged and comes again."""
+        deadline = time.monotonic() + CALLS_DRAIN_S
+        while self._calls.open and (left_s := deadline - time.monotonic()) > 0:
+            item = self._inbox.take(min(left_s, TICK_S))
+            if isinstance(item, Returned):
+                self._taken_back(item)

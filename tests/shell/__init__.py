@@ -1,0 +1,1 @@
+"""Tests of the shell that connects every component to the bus."""

@@ -1,0 +1,104 @@
+"""/metrics and /healthz as Prometheus and a supervisor see them."""
+
+import http.client
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
+
+import pytest
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker.bus import BusCounts
+from components.shell.counters import Counters, new_registry
+from components.shell.http import HealthServer, PortTakenError
+
+
+class Numbers:
+    """A component as far as its numbers go."""
+
+    def __init__(self, component: str, *, up: bool = True) -> None:
+        self.component = component
+        self.up = up
+        self.counters = Counters(received=3, sent=2, rejected=Counter(invalid=1), dead_letters_withheld=4)
+        self.bus_counts = BusCounts(dropped_in=5, dropped_out=6, reconnects=7, negative_acks=8)
+        self.dropped_posts = 9
+
+    def samples(self) -> list[Metric]:
+        family = GaugeMetricFamily("piriscale_own", "Own", labels=("of",))
+        family.add_metric([self.component], 1)
+        return [family]
+
+
+@contextmanager
+def serving(*components: Numbers, problems: list[str] | None = None) -> Iterator[str]:
+    server = HealthServer(0, new_registry(components), lambda: problems or [])
+    server.start()
+    try:
+        yield f"http://127.0.0.1:{server.port}"
+    finally:
+        server.stop()
+
+
+def get(url: str) -> tuple[int, str]:
+    parts = urlsplit(url)
+    with closing(http.client.HTTPConnection(parts.netloc, timeout=5)) as connection:
+        connection.request("GET", parts.path)
+        response = connection.getresponse()
+        return response.status, response.read().decode()
+
+
+def scrape(url: str) -> dict[tuple[str, ...], float]:
+    """Samples by name and label values. Raises when a family is told twice."""
+    _, text = get(url + "/metrics")
+    families = list(text_string_to_metric_families(text))
+    names = [family.name for family in families]
+    assert len(names) == len(set(names)), "a family told twice fails the whole scrape"
+    return {
+        (sample.name, *sample.labels.values()): sample.value for family in families for sample in family.samples
+    }
+
+
+def test_what_a_shell_counts_is_served() -> None:
+    with serving(Numbers("resource_manager")) as url:
+        samples = scrape(url)
+
+    expected = {
+        ("piriscale_messages_total", "resource_manager", "in"): 3,
+        ("piriscale_messages_total", "resource_manager", "out"): 2,
+        ("piriscale_messages_rejected_total", "resource_manager", "invalid"): 1,
+        ("piriscale_messages_dropped_total", "resource_manager", "in"): 14,
+        ("piriscale_messages_dropped_total", "resource_manager", "out"): 10,
+        ("piriscale_broker_reconnects_total", "resource_manager"): 7,
+        ("piriscale_publishes_refused_total", "resource_manager"): 8,
+        ("piriscale_component_up", "resource_manager"): 1,
+        ("piriscale_own", "resource_manager"): 1,
+    }
+    assert {key: samples.get(key) for key in expected} == expected
+    assert any(name == "process_resident_memory_bytes" for name, *_ in samples)
+
+
+def test_two_agents_in_one_process_are_one_series_that_is_up_only_when_both_are() -> None:
+    with serving(Numbers("node_agent"), Numbers("node_agent", up=False), Numbers("cli")) as url:
+        samples = scrape(url)
+
+    assert samples["piriscale_messages_total", "node_agent", "in"] == 6
+    assert samples["piriscale_component_up", "node_agent"] == 0
+    assert samples["piriscale_component_up", "cli"] == 1
+
+
+def test_healthz_says_ok_or_what_is_wrong() -> None:
+    with serving() as url:
+        assert get(url + "/healthz") == (200, "ok\n")
+    with serving(problems=["node_agent: no Podman", "resource_manager: disk full"]) as url:
+        assert get(url + "/healthz") == (503, "node_agent: no Podman\nresource_manager: disk full\n")
+        assert get(url + "/other")[0] == 404
+
+
+def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
+    with serving() as url:
+        port = int(url.rpartition(":")[2])
+        with pytest.raises(PortTakenError, match=rf"port {port} .*--metrics-port"):
+            HealthServer(port, new_registry([]), list)
