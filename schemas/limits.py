@@ -22,10 +22,10 @@ def parse_cpuset(text: str) -> frozenset[int]:
     """CPU numbers of a list such as "0-2,4". Raises ValueError when it is none, or empty."""
     cpus: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.strip().partition("-")
-        if not (first.isascii() and first.isdigit()) or (last and not (last.isascii() and last.isdigit())):
+        ends = part.strip().split("-")
+        if len(ends) > 2 or not all(end.isascii() and end.isdigit() for end in ends):
             raise ValueError(f"{text!r} is no CPU list; write 0-2,4")
-        low, high = int(first), int(last or first)
+        low, high = int(ends[0]), int(ends[-1])
         if low > high or high > 8191:
             raise ValueError(f"{text!r} is no CPU list; ranges rise and CPU numbers are at most 8191")
         cpus.update(range(low, high + 1))
