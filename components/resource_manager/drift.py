@@ -5,13 +5,12 @@ that is not busy, with no open action.
 """
 
 from components.resource_manager.admission import fits
-from components.resource_manager.judgement import confirm, difference
+from components.resource_manager.judgement import confirm, difference, reconcile_message
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import ReconcileRecord, WorkloadRecord
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause
 from schemas.limits import Limits, mismatches
-from schemas.resources import Reconcile
 
 
 def consider(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> WorkloadRecord:
@@ -96,25 +95,6 @@ def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> Wor
     record = turn.change(record, reconcile=under_way, reconciles=record.reconciles + 1)
     turn.say(turn.live.repeater.send(("reconcile", record.key), reconcile_message(record), turn.now.monotonic))
     return record
-
-
-def reconcile_message(record: WorkloadRecord) -> Reconcile:
-    """The message of an outstanding reconcile."""
-    under_way = record.reconcile
-    if under_way is None or record.desired is None:
-        raise ValueError(f"no reconcile of {record.name} is under way")
-    return Reconcile(
-        id=f"{under_way.action_id}:{under_way.attempt}",
-        action_id=under_way.action_id,
-        node=record.node,
-        workload_id=record.name,
-        desired=record.desired,
-        generation=record.generation,
-        attempt=under_way.attempt,
-        boot_id=under_way.boot_id,
-        runtime_id=under_way.runtime_id,
-        cause=under_way.cause,
-    )
 
 
 def admit_again(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:

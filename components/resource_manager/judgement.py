@@ -12,7 +12,7 @@ from components.resource_manager.rollback import release_held, roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, SyncState, UpdateResult, Verdict
 from schemas.limits import Limits, mismatches
-from schemas.resources import ActualReply, ActualReport
+from schemas.resources import ActualReply, ActualReport, Reconcile
 
 RETRYABLE: Final = frozenset(
     {
@@ -53,13 +53,8 @@ def _judge(turn: Turn, told: ActualReport) -> dict[str, Any]:
     if record is not None and record.reconcile and record.reconcile.action_id == told.action_id:
         return _judge_reconcile(turn, told, record)
     text = "this action is not in the ledger; what it did is judged by the next snapshot"
-    unknown = ActionRow(
-        action_id=told.action_id,
-        node=told.node,
-        workload=told.workload_id,
-        stage=Stage.CLOSED,
-        attempt=told.attempt,
-    )
+    names = {"action_id": told.action_id, "node": told.node, "workload": told.workload_id}
+    unknown = ActionRow(**names, stage=Stage.CLOSED, attempt=told.attempt)
     close(turn, unknown, Verdict.FAILED, Reason.EXPIRED, text)
     return {"verdict": Verdict.FAILED, "reason": Reason.EXPIRED, "message": text}
 
@@ -153,12 +148,9 @@ def confirm(turn: Turn, record: WorkloadRecord, stamp: tuple[int, int]) -> Workl
 def _judge_reconcile(turn: Turn, told: ActualReport, record: WorkloadRecord) -> dict[str, Any]:
     under_way = record.reconcile
     if under_way is None or record.desired is None or told.generation != record.generation:
-        end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, "another state is desired by now")
-        return {
-            "verdict": Verdict.FAILED,
-            "reason": Reason.SUPERSEDED,
-            "message": "another state is desired by now",
-        }
+        text = "another state is desired by now"
+        end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, text)
+        return {"verdict": Verdict.FAILED, "reason": Reason.SUPERSEDED, "message": text}
     turn.live.repeater.answered(("reconcile", record.key))
     reason, text = failure_of(told, record.desired)
     if reason is None:
@@ -170,12 +162,40 @@ def _judge_reconcile(turn: Turn, told: ActualReport, record: WorkloadRecord) -> 
     remain = under_way.failures < turn.settings.action_controller.retries
     ends_it = reason is Reason.EXPIRED or reason not in RETRYABLE
     if remain and not ends_it and record.runtime_id == under_way.runtime_id:
-        next_try = under_way.model_copy(update={"failures": under_way.failures + 1, "attempt": told.attempt + 1})
-        turn.change(record, reconcile=next_try)
+        again = {"failures": under_way.failures + 1, "attempt": told.attempt + 1}
+        record = turn.change(record, reconcile=under_way.model_copy(update=again))
+        _send_again_if_lost(turn, record)
         return {"verdict": Verdict.RETRY, "reason": reason, "message": text}
     record = end_reconcile(turn, record, Verdict.FAILED, reason, text)
     _try_later(turn, record, reason, text)
     return {"verdict": Verdict.FAILED, "reason": reason, "message": text}
+
+
+def _send_again_if_lost(turn: Turn, record: WorkloadRecord) -> None:
+    """Have the next attempt on record, for an ActionController that loses it while it waits to retry."""
+    settings = turn.settings.action_controller
+    patience = settings.retry_interval_s + settings.deadline_ms / 1000 + 5.0
+    key = ("reconcile", record.key)
+    turn.live.repeater.send(key, reconcile_message(record), turn.now.monotonic, first_s=patience)
+
+
+def reconcile_message(record: WorkloadRecord) -> Reconcile:
+    """The message of an outstanding reconcile."""
+    under_way = record.reconcile
+    if under_way is None or record.desired is None:
+        raise ValueError(f"no reconcile of {record.name} is under way")
+    return Reconcile(
+        id=f"{under_way.action_id}:{under_way.attempt}",
+        action_id=under_way.action_id,
+        node=record.node,
+        workload_id=record.name,
+        desired=record.desired,
+        generation=record.generation,
+        attempt=under_way.attempt,
+        boot_id=under_way.boot_id,
+        runtime_id=under_way.runtime_id,
+        cause=under_way.cause,
+    )
 
 
 def _try_later(turn: Turn, record: WorkloadRecord, reason: Reason, text: str) -> None:

@@ -20,7 +20,9 @@ _MIGRATIONS: Final = (
     CREATE TABLE generations (
         node TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL, PRIMARY KEY (node, name)
     ) WITHOUT ROWID;
-    CREATE TABLE actions (action_id TEXT PRIMARY KEY, closed_ms INTEGER NOT NULL, body TEXT NOT NULL) WITHOUT ROWID;
+    CREATE TABLE actions (
+        action_id TEXT PRIMARY KEY, closed_ms INTEGER NOT NULL, body TEXT NOT NULL
+    ) WITHOUT ROWID;
     CREATE INDEX actions_by_closing ON actions (closed_ms);
     """,
 )
@@ -215,9 +217,9 @@ class Work:
         if record is None or before is None:
             return record is not before
         same_actual = record.actual == before.actual and record.actual_known == before.actual_known
-        follows = {"usage": before.usage, "busy": before.busy}
+        follows: dict[str, object] = {"usage": before.usage, "busy": before.busy}
         if same_actual:
-            follows["stamp"] = before.stamp  # type: ignore[assignment] # one dict for all fields
+            follows["stamp"] = before.stamp
         return record.model_copy(update=follows) != before
 
     def write(self, connection: sqlite3.Connection) -> None:
@@ -236,8 +238,11 @@ class Work:
                 values = (node_name, name, record.model_dump_json())
                 connection.execute("INSERT OR REPLACE INTO workloads VALUES (?, ?, ?)", values)
         for (node_name, name), generation in self.generations.items():
-            values_ = (node_name, name, generation)
-            connection.execute("INSERT OR REPLACE INTO generations VALUES (?, ?, ?)", values_)
+            connection.execute(
+                "INSERT OR REPLACE INTO generations VALUES (?, ?, ?)", (node_name, name, generation)
+            )
         for row in self.rows.values():
-            values = (row.action_id, str(row.closed_ms), row.model_dump_json())
-            connection.execute("INSERT OR REPLACE INTO actions VALUES (?, ?, ?)", values)
+            connection.execute(
+                "INSERT OR REPLACE INTO actions VALUES (?, ?, ?)",
+                (row.action_id, row.closed_ms, row.model_dump_json()),
+            )

@@ -1,4 +1,4 @@
-"""ResourceManager: the component. Each handler is one turn over the ledger; the rules live in the modules beside."""
+"""ResourceManager: the component. Each handler is one turn over the ledger; the rules are in modules beside."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Final
@@ -103,7 +103,7 @@ class ResourceManager:
             out += turn.finish()
         for record in self._ledger.workloads.values():
             if record.reconcile is not None:
-                message = drift.reconcile_message(record)
+                message = judgement.reconcile_message(record)
                 self._live.repeater.send(("reconcile", record.key), message, now.monotonic)
         out += self._live.repeater.repeat_all(now.monotonic)
         out += [_ask_all(node, now) for node in self._ledger.nodes]

@@ -1,0 +1,296 @@
+"""ActionController: the component. Takes actions and reconciles in, and sees each to its one end."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
+
+from broker.bus import Subscription
+from components.action_controller.journal import Journal
+from components.action_controller.lanes import Lanes
+from components.action_controller.task import Task, task_of_reconcile
+from components.action_controller.workflow import Workflow
+from components.component import Instant, Output
+from components.repeater import Repeater
+from components.settings import ActionControllerSettings
+from components.storage import StorageError
+from schemas.codec import BadRequest, Cleared
+from schemas.enums import ActionOutcome, Phase, Reason, TaskState, UpdateResult
+from schemas.limits import Amount
+from schemas.message import Message
+from schemas.node import UpdateReply
+from schemas.resources import (
+    ActualReply,
+    ActualReport,
+    DesiredReply,
+    NodeCapacity,
+    Reconcile,
+    ValidateReply,
+)
+from schemas.scaling import ScalingAction, ScalingStatus
+from schemas.topics import Role, topic_of
+
+OPEN_ACTIONS_MAX: Final = 10_000
+"""Actions under way at once; above that new ones are refused as OVERLOADED."""
+SAID_AFTER_S: Final = 5.0
+"""A final status counts as published after this long without a loss of the connection."""
+PRUNE_S: Final = 600.0
+
+
+class ActionController:
+    """Owner of the tasks: orchestrates, retries, reports; decides nothing and touches no container."""
+
+    role = Role.ACTION_CONTROLLER
+    instance = "main"
+    persistent = True
+
+    def __init__(self, journal: Journal, settings: ActionControllerSettings, now: Instant) -> None:
+        self._journal = journal
+        self._settings = settings
+        self._repeater = Repeater()
+        self._lanes = Lanes()
+        self._tasks: dict[str, Task] = {}
+        self._workflow = Workflow(settings, self._repeater)
+        self._refused: dict[str, ScalingStatus] = {}
+        self._available: dict[str, Amount] = {}
+        self._unsaid: dict[str, float] = {}
+        self._trouble: str | None = None
+        self._next_prune = now.monotonic + PRUNE_S
+        self._handlers: dict[type, Callable[[Any, Instant], list[Output]]] = {
+            ScalingAction: self._action,
+            Reconcile: self._reconcile,
+            ValidateReply: self._reply,
+            DesiredReply: self._reply,
+            UpdateReply: self._reply,
+            ActualReply: self._reply,
+            NodeCapacity: self._capacity,
+            BadRequest: self._bad_request,
+            Cleared: lambda _item, _now: [],
+        }
+
+    @property
+    def healthy(self) -> str | None:
+        """None, or why no action can be accepted."""
+        return self._trouble
+
+    @property
+    def tasks(self) -> Iterable[Task]:
+        """What is under way, for inspection."""
+        return self._tasks.values()
+
+    def subscriptions(self) -> Sequence[Subscription]:
+        """Actions, reconciles, the answers to its requests, and capacity (for actions that wait for room)."""
+        heard: tuple[type[Message], ...] = (
+            ScalingAction,
+            Reconcile,
+            ValidateReply,
+            DesiredReply,
+            UpdateReply,
+            ActualReply,
+            NodeCapacity,
+        )
+        return [Subscription(topic_of(message).filter()) for message in heard]
+
+    def start(self, now: Instant) -> list[Output]:
+        """Begin again what a crash cut off, and say the endings that may not have been heard."""
+        out: list[Output] = []
+        for final in self._journal.unsaid():
+            out.append(final)
+            self._unsaid[final.action_id] = now.monotonic
+        for action, accepted_ms in self._journal.open_actions():
+            waited = max(0.0, (now.epoch_ms - accepted_ms) / 1000)
+            left = max(0.0, action.wait_s - waited)
+            task = Task(
+                action,
+                Instant(now.monotonic, accepted_ms),
+                wait_until=now.monotonic + left,
+                entered=now.monotonic,
+            )
+            out += self._admit(task, now)
+        return out
+
+    def connected(self, now: Instant) -> list[Output]:
+        """Repeat at once what is unanswered."""
+        for action_id in self._unsaid:
+            self._unsaid[action_id] = now.monotonic
+        return list(self._repeater.repeat_all(now.monotonic))
+
+    def handle(self, item: Any, now: Instant) -> list[Output]:
+        """React to one message. Raises StorageError when an acceptance or an ending could not be written."""
+        out = self._handlers[type(item)](item, now)
+        self._trouble = None
+        return out
+
+    def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
+        """Refuse an action that could not be written down; what is under way goes on when it can."""
+        if not isinstance(error, StorageError):
+            return None
+        self._trouble = str(error)
+        if not isinstance(item, ScalingAction):
+            return []  # the request stays open, so its answer comes again
+        final = _refusal(item, Reason.STORAGE_ERROR, str(error))
+        if len(self._refused) < OPEN_ACTIONS_MAX:
+            self._refused[item.action_id] = final
+        return [final]
+
+    def tick(self, now: Instant) -> list[Output]:
+        """Repeat unanswered requests, go on with retries, end what waited too long."""
+        out: list[Output] = list(self._repeater.due(now.monotonic))
+        try:
+            for task in [t for t in self._tasks.values() if t.due is not None and t.due <= now.monotonic]:
+                out += self._follow(task, self._workflow.due(task, now), now)
+            self._housekeeping(now)
+        except StorageError as error:
+            self._trouble = str(error)
+        return out
+
+    def close(self) -> None:
+        """Close the journal."""
+        self._journal.close()
+
+    def _housekeeping(self, now: Instant) -> None:
+        said = [i for i, since in self._unsaid.items() if now.monotonic - since >= SAID_AFTER_S]
+        if said:
+            self._journal.said(said)
+            for action_id in said:
+                del self._unsaid[action_id]
+        if now.monotonic >= self._next_prune:
+            self._next_prune = now.monotonic + PRUNE_S
+            self._journal.prune(now.epoch_ms)
+
+    def _action(self, action: ScalingAction, now: Instant) -> list[Output]:
+        if action.action_id in self._tasks:
+            return []  # a repeat: it is under way, and will end
+        known = self._refused.get(action.action_id) or self._journal.final_of(action.action_id)
+        if known is not None:
+            return [known.model_copy(update={"wire": action.wire})]
+        if len(self._tasks) >= OPEN_ACTIONS_MAX:
+            text = f"{OPEN_ACTIONS_MAX} actions are under way; ask again when some have ended"
+            return [_refusal(action, Reason.OVERLOADED, text)]
+        self._journal.accept(action, now.epoch_ms)
+        wait_until = now.monotonic + action.wait_s
+        task = Task(action, now, wait_until=wait_until, entered=now.monotonic)
+        return [task.status(), *self._admit(task, now)]
+
+    def _admit(self, task: Task, now: Instant) -> list[Output]:
+        self._tasks[task.id] = task
+        if task.action.target.empty:
+            text = "nothing is asked for; name at least one limit in target"
+            return self._end(task, ActionOutcome.REJECTED, Reason.INVALID_TARGET, text, now)
+        if task.action.dry_run:
+            return self._follow(task, self._workflow.begin(task, now), now)
+        before = self._lanes.running(task.key)
+        starts, superseded = self._lanes.enter(task)
+        out: list[Output] = []
+        if superseded is not None:
+            out += self._supersede(superseded, now)
+        if before is not None and before.reconcile is not None and before is not superseded:
+            out += self._follow(before, self._workflow.give_way(before, now), now)
+        if starts:
+            out += self._follow(task, self._workflow.begin(task, now), now)
+        return out
+
+    def _supersede(self, task: Task, now: Instant) -> list[Output]:
+        text = "a newer action for this workload took its place"
+        return self._end(task, ActionOutcome.REJECTED, Reason.SUPERSEDED, text, now)
+
+    def _reconcile(self, told: Reconcile, now: Instant) -> list[Output]:
+        if told.action_id in self._tasks:
+            return []
+        final = self._journal.final_of(told.action_id)
+        running = self._lanes.running((told.node, told.workload_id))
+        if final is not None or (running is not None and running.reconcile is None):
+            return [_give_back(told)]
+        if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
+            return []  # an earlier reconcile is about to end; this one is repeated
+        task = task_of_reconcile(told, now)
+        self._tasks[task.id] = task
+        self._lanes.enter(task)
+        return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
+
+    def _reply(self, reply: Any, now: Instant) -> list[Output]:
+        task = self._workflow.waiting_for(reply.in_reply_to)
+        if task is None:
+            return []  # answered before, given up, or somebody else's
+        return self._follow(task, self._workflow.answered(task, reply, now), now)
+
+    def _capacity(self, told: NodeCapacity, now: Instant) -> list[Output]:
+        """Let every action that waits for room on this node try again, oldest first."""
+        before = self._available.get(told.node, Amount())
+        self._available[told.node] = told.available
+        out: list[Output] = []
+        if told.available.cpu <= before.cpu and told.available.memory <= before.memory:
+            return out
+        for task in list(self._tasks.values()):
+            if task.phase is Phase.WAITING and task.action.node == told.node:
+                out += self._follow(task, self._workflow.wake(task, now), now)
+        return out
+
+    def _bad_request(self, bad: BadRequest, now: Instant) -> list[Output]:
+        if bad.request is not ScalingAction or bad.identity["action_id"] in self._tasks:
+            return []
+        status = ScalingStatus(
+            action_id=bad.identity["action_id"],
+            node=bad.identity["node"],
+            workload_id=bad.identity["workload_id"],
+            state=TaskState.FAILED,
+            phase=Phase.DONE,
+            outcome=ActionOutcome.REJECTED,
+            reason=bad.reason,
+            message=bad.text,
+            wire=bad.wire,
+        )
+        return [self._journal.final_of(status.action_id) or status]
+
+    def _follow(self, task: Task, step: Sequence[Message] | ScalingStatus, now: Instant) -> list[Output]:
+        """Publish what a step says; a final status ends the task and lets the next one start."""
+        if isinstance(step, ScalingStatus):
+            return self._close(task, step, now)
+        return list(step)
+
+    def _end(
+        self, task: Task, outcome: ActionOutcome, reason: Reason | None, text: str, now: Instant
+    ) -> list[Output]:
+        return self._close(task, self._workflow.ended(task, outcome, reason, text, now), now)
+
+    def _close(self, task: Task, final: ScalingStatus, now: Instant) -> list[Output]:
+        """Write the ending down first; only then it is said, and the workload free for the next action."""
+        self._journal.end(task.action, final, task.accepted.epoch_ms, now.epoch_ms)
+        self._workflow.forget(task)
+        self._tasks.pop(task.id, None)
+        self._unsaid[task.id] = now.monotonic
+        following = self._lanes.leave(task)
+        out: list[Output] = [final]
+        if following is not None:
+            out += self._follow(following, self._workflow.begin(following, now), now)
+        return out
+
+
+def _refusal(action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
+    return ScalingStatus(
+        action_id=action.action_id,
+        node=action.node,
+        workload_id=action.workload_id,
+        state=TaskState.FAILED,
+        phase=Phase.DONE,
+        outcome=ActionOutcome.REJECTED,
+        reason=reason,
+        message=text,
+        dry_run=action.dry_run,
+        cause=action.cause,
+        wire=action.wire,
+    )
+
+
+def _give_back(told: Reconcile) -> ActualReport:
+    """The report of a reconcile that is not begun: an action has precedence, or it ended before."""
+    return ActualReport(
+        id=f"{told.action_id}:report:{told.attempt}",
+        action_id=told.action_id,
+        attempt=told.attempt,
+        node=told.node,
+        workload_id=told.workload_id,
+        generation=told.generation,
+        result=UpdateResult.FAILED,
+        reason=Reason.SUPERSEDED,
+        message="an action on this workload is under way, or this reconcile has ended",
+        boot_id=told.boot_id,
+    )
