@@ -17,6 +17,8 @@ from schemas.units import parse_cpu, parse_memory
 
 RESERVED_CPU_MIN: Final = 100
 RESERVED_MEMORY_MIN: Final = 256
+CPU_LIMIT_MIN: Final = 10
+"""Millicores; the kernel enforces no smaller quota, so a smaller number was meant as CPUs."""
 
 
 class SettingsError(ValueError):
@@ -24,7 +26,10 @@ class SettingsError(ValueError):
 
 
 def _cpu(value: Any) -> Any:
-    return parse_cpu(value) if isinstance(value, str) else value
+    millicores = parse_cpu(value) if isinstance(value, str) else value
+    if isinstance(millicores, int) and millicores < CPU_LIMIT_MIN:
+        raise ValueError(f'this is {millicores}m, at least {CPU_LIMIT_MIN}m are needed; "2" in quotes is 2 CPUs')
+    return millicores
 
 
 def _memory(value: Any) -> Any:
@@ -34,6 +39,7 @@ def _memory(value: Any) -> Any:
 Cpu = Annotated[int, BeforeValidator(_cpu), Field(gt=0, strict=True)]
 Memory = Annotated[int, BeforeValidator(_memory), Field(gt=0, strict=True)]
 Percent = Annotated[float, Field(gt=0, le=1000)]
+Measure = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
 Pattern = Annotated[str, Field(min_length=1, max_length=128)]
 
@@ -65,8 +71,10 @@ class BrokerSettings(_Section):
     def _url_is_usable(self) -> "BrokerSettings":
         if self.url is not None:
             parts = urlsplit(self.url)
-            if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname:
+            if parts.scheme not in ("mqtt", "mqtts") or not parts.hostname or parts.port == 0:
                 raise ValueError("url must be mqtt://host:port or mqtts://host:port")
+            if parts.username is not None or parts.path not in ("", "/"):
+                raise ValueError("url has a host and a port only; use username, password_file and topic_prefix")
         return self
 
     @property
@@ -102,8 +110,8 @@ class ThresholdSettings(_Section):
     """From when on a workload is degraded. Workloads by exact name or glob; the first match counts."""
 
     workload: Pattern
-    latency_ms: Annotated[float, Field(gt=0)] | None = None
-    throughput_min: Annotated[float, Field(gt=0)] | None = None
+    latency_ms: Measure | None = None
+    throughput_min: Measure | None = None
     cpu_percent: Percent | None = None
     memory_percent: Percent | None = None
 
@@ -149,6 +157,14 @@ class PolicySettings(_Section):
     cooldown_s: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     restore_after_s: Seconds | None = None
 
+    @model_validator(mode="after")
+    def _min_below_max(self) -> "PolicySettings":
+        for name in LimitSettings.model_fields:
+            least, most = getattr(self.min, name), getattr(self.max, name)
+            if least is not None and most is not None and least > most:
+                raise ValueError(f"min.{name} ({least}) must be at most max.{name} ({most})")
+        return self
+
 
 class PolicyManagerSettings(_Section):
     """Where PolicyManager keeps its journal."""
@@ -178,7 +194,7 @@ class ReservedSettings(_Section):
 def _share(text: str, total: int, parse: Any, least: int) -> int:
     if not text.endswith("%"):
         return 0 if text.strip() == "0" else int(parse(text))
-    percent = float(text[:-1])
+    percent = float(text[:-1]) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?%", text) else -1.0
     if not 0 <= percent <= 100:
         raise ValueError(f"{text!r} is no share; write 0% to 100%, or a quantity")
     return max(least, int(total * percent / 100))
@@ -265,8 +281,10 @@ def _explain(error: ValidationError) -> str:
         key = ".".join(str(part) for part in mistake["loc"])
         if mistake["type"] == "extra_forbidden":
             texts.append(f"{key}: no such key; allowed here: {', '.join(_keys_beside(mistake['loc']))}")
+        elif mistake["type"] == "tuple_type":
+            texts.append(f"{key} = {mistake['input']!r}: a list is needed, one [[{key}]] each")
         else:
-            texts.append(f"{key} = {mistake['input']!r}: {mistake['msg']}")
+            texts.append(f"{key} = {mistake['input']!r}: {mistake['msg'].removeprefix('Value error, ')}")
     return "; ".join(texts)
 
 

@@ -37,12 +37,16 @@ class Database:
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = self._open()
-        except _UnusableError as reason:
-            self._set_aside(str(reason))
-            self._connection = self._open()
+            self._connection = self._open_or_begin_anew()
         except (sqlite3.Error, OSError) as error:
             raise StorageError(f"{path}: cannot open the database: {error}") from error
+
+    def _open_or_begin_anew(self) -> sqlite3.Connection:
+        try:
+            return self._open()
+        except _UnusableError as reason:
+            self._set_aside(str(reason))
+            return self._open()
 
     def _open(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
