@@ -55,7 +55,7 @@ class Journal:
                 "DO UPDATE SET final = excluded.final, final_ms = excluded.final_ms WHERE final IS NULL",
                 (
                     final.action_id,
-                    action.model_dump_json(exclude_none=True),
+                    asked,
                     action.wire,
                     accepted_ms,
                     body,
