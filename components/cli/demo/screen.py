@@ -1,0 +1,136 @@
+"""What a person sees of the demo: the events as they come, and the ending with its table and latency line."""
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from components.cli.demo.recorder import Heard
+from components.cli.demo.result import Result
+from schemas.limits import Limits
+from schemas.message import Message
+from schemas.node import UpdateReply, UpdateRequest
+from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
+from schemas.resources import ActualReport, DesiredReply, Reconcile, ResourceState, ValidateReply, ValidateRequest
+from schemas.scaling import ScalingAction, ScalingStatus
+from schemas.units import format_cpu, format_memory
+
+BARS: Final = "▁▂▃▄▅▆▇█"
+LINE_WIDTH: Final = 64
+
+
+class Screen:
+    """Prints lines; colour on a terminal, plain text elsewhere."""
+
+    def __init__(self, *, to_stderr: bool) -> None:
+        self._console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+        self._begin = time.monotonic()
+
+    def step(self, text: str) -> None:
+        """Say what is being done."""
+        self._console.print(Text("• ", "bold cyan") + Text(text))
+
+    def trouble(self, text: str) -> None:
+        """Say what went wrong and what to do."""
+        self._console.print(Text("✗ ", "bold red") + Text(text))
+
+    def event(self, heard: Heard) -> None:
+        """Show one event of the chain; the rest of the traffic is not part of the story."""
+        told = describe(heard.message)
+        if told is None:
+            return
+        style, text = told
+        line = Text(f"{heard.at - self._begin:7.3f} s  ", "dim")
+        line += Text(f"{heard.topic:<34} ", style)
+        self._console.print(line + Text(text))
+
+    def ending(self, result: Result, latencies: Sequence[float], threshold_ms: float) -> None:
+        """Show before and after, and the latency over time."""
+        mark = "  (simulated runtime: no container, no kernel)" if result.simulated else ""
+        table = Table(title=f"{result.runtime}{mark}")
+        for column in ("", "CPU limit", "memory limit", "latency p50"):
+            table.add_column(column)
+        for name, side in (("before", result.before), ("after", result.after)):
+            cpu, memory = format_cpu(side.cpu_limit), format_memory(side.memory_limit)
+            table.add_row(name, cpu, memory, f"{side.latency_ms_p50:.0f} ms")
+        self._console.print()
+        self._console.print(table)
+        self._console.print(latency_line(latencies, threshold_ms))
+        verified = f"{result.event_to_verified_ms:.0f} ms" if result.event_to_verified_ms else "not verified"
+        summary = f"event to verified: {verified}   desired against actual: {result.sync_state or 'not known'}"
+        self._console.print(summary)
+
+
+def describe(message: Message) -> tuple[str, str] | None:
+    """Colour and text of one event; None for what is not shown."""
+    match message:
+        case PerfDegraded() | PerfRecovered():
+            values = ", ".join(
+                f"{i.metric} {i.value:.0f} (threshold {i.threshold:.0f})" for i in message.indicators
+            )
+            return "bold red" if isinstance(message, PerfDegraded) else "bold green", f"{message.status}: {values}"
+        case ScalingAction():
+            return "bold yellow", f"{_limits(message.current)} → {_limits(message.target)}"
+        case ValidateRequest():
+            wanted = Limits(cpu_limit=message.requested_cpu, memory_limit=message.requested_memory)
+            return "yellow", f"may it have {_limits(wanted)}?"
+        case ValidateReply():
+            return "yellow", "allowed, reserved" if message.allowed else f"{message.reason}: {message.message}"
+        case DesiredReply() if message.success:
+            return "yellow", f"desired recorded as generation {message.generation}"
+        case UpdateRequest():
+            return "magenta", f"set {_limits(message.limits)}"
+        case UpdateReply():
+            return "magenta", f"in force: {_limits(message.actual)}" if message.success else f"{message.reason}"
+        case ActualReport():
+            return "yellow", f"{message.result}: {_limits(message.actual)}"
+        case Reconcile():
+            return "red", f"restore {_limits(message.desired)} ({message.cause})"
+        case ScalingStatus():
+            return "cyan", _status(message)
+        case ResourceState():
+            return (
+                "blue",
+                f"{message.sync_state}: desired {_limits(message.desired)}, actual {_limits(message.actual)}",
+            )
+        case PerfOutcome():
+            return "bold green", " ".join(filter(None, (message.outcome, message.reason, message.message)))
+        case _:
+            return None
+
+
+def _status(status: ScalingStatus) -> str:
+    outcome = f" {status.outcome}" if status.outcome else ""
+    reason = f" {status.reason}: {status.message}" if status.reason else ""
+    return f"{status.state} {status.phase}{outcome}{reason}"
+
+
+def _limits(limits: Limits | None) -> str:
+    if limits is None:
+        return "unknown"
+    parts = []
+    if limits.cpu_limit is not None:
+        parts.append(f"CPU {format_cpu(limits.cpu_limit)}")
+    if limits.memory_limit is not None:
+        parts.append(f"memory {format_memory(limits.memory_limit)}")
+    return ", ".join(parts) or "no limit"
+
+
+def latency_line(latencies: Sequence[float], threshold_ms: float) -> Text:
+    """A sparkline of the latencies: red where they are over the threshold, green where not."""
+    shown = _thinned(latencies, LINE_WIDTH)
+    top = max([*shown, threshold_ms])
+    line = Text("latency ", "bold")
+    for value in shown:
+        bar = BARS[min(len(BARS) - 1, int(value / top * len(BARS)))]
+        line += Text(bar, "red" if value > threshold_ms else "green")
+    return line + Text(f"  0–{top:.0f} ms, threshold {threshold_ms:.0f} ms", "dim")
+
+
+def _thinned(values: Sequence[float], width: int) -> list[float]:
+    if len(values) <= width:
+        return list(values)
+    return [values[index * len(values) // width] for index in range(width)]
