@@ -47,7 +47,7 @@ class Ledger:
         self.nodes: dict[str, NodeRecord] = {}
         self.workloads: dict[Key, WorkloadRecord] = {}
         self.by_node: dict[str, set[str]] = defaultdict(set)
-        self.rows: dict[str, ActionRow] = {}
+        self._active_rows: dict[str, ActionRow] = {}
         self.active: dict[Key, set[str]] = defaultdict(set)
         """Ids of rows that are open or held, by workload."""
         self.generations: dict[Key, int] = {}
@@ -93,8 +93,14 @@ class Ledger:
         oldest = now_ms - KEEP_CLOSED_MS
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM actions WHERE closed_ms > 0 AND closed_ms < ?", (oldest,))
-        for action_id in [i for i, row in self.rows.items() if 0 < row.closed_ms < oldest]:
-            del self.rows[action_id]
+
+    def row(self, action_id: str) -> ActionRow | None:
+        """The row of an action. Closed ones are on disk only: a day of them is more than memory should hold."""
+        active = self._active_rows.get(action_id)
+        if active is not None:
+            return active
+        found = self._database.query("SELECT body FROM actions WHERE action_id = ?", action_id)
+        return ActionRow.model_validate_json(str(found[0][0])) if found else None
 
     def close(self) -> None:
         """Close the file."""
@@ -110,7 +116,7 @@ class Ledger:
             self._keep(WorkloadRecord.model_validate_json(str(body)))
         for node_name, name, generation in query("SELECT node, name, generation FROM generations"):
             self.generations[str(node_name), str(name)] = int(str(generation))
-        for (body,) in query("SELECT body FROM actions"):
+        for (body,) in query("SELECT body FROM actions WHERE closed_ms = 0"):
             self._keep_row(ActionRow.model_validate_json(str(body)))
 
     def _apply(self, work: "Work") -> None:
@@ -135,11 +141,14 @@ class Ledger:
         self.by_node[record.node].add(record.name)
 
     def _keep_row(self, row: ActionRow) -> None:
-        self.rows[row.action_id] = row
         if row.counts:
+            self._active_rows[row.action_id] = row
             self.active[row.key].add(row.action_id)
         else:
+            self._active_rows.pop(row.action_id, None)
             self.active[row.key].discard(row.action_id)
+            if not self.active[row.key]:
+                del self.active[row.key]
 
 
 class Work:
@@ -163,7 +172,7 @@ class Work:
 
     def row(self, action_id: str) -> ActionRow | None:
         """The action's row, if there is one."""
-        return self.rows.get(action_id) or self.ledger.rows.get(action_id)
+        return self.rows.get(action_id) or self.ledger.row(action_id)
 
     def workloads_of(self, node: str) -> list[WorkloadRecord]:
         """All workloads of a node."""

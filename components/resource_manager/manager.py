@@ -192,13 +192,17 @@ class ResourceManager:
         known = turn.work.workload((told.node, told.workload_id))
         ghost = record is None and known is None
         if ghost or (record is not None and record.dormant and told.generation <= record.generation):
-            turn.out.append(Cleared(ResourceState, {"node": told.node, "workload_id": told.workload_id}))
+            turn.clear((told.node, told.workload_id))
 
     def _cleared(self, turn: Turn, cleared: Cleared) -> None:
         """A person deleted a retained topic: a state is released, a node without an agent is forgotten."""
         node = cleared.values.get("node", cleared.values.get("instance", ""))
         if cleared.message is ResourceState:
-            record = turn.work.workload((node, cleared.values["workload_id"]))
+            key = (node, cleared.values["workload_id"])
+            record = turn.work.workload(key)
+            if self._live.clears[key] > 0:
+                self._live.clears[key] -= 1
+                return
             if record is None or record.dormant:
                 return
             if record.managed and turn.work.open_row(record.key) is None:
@@ -211,7 +215,7 @@ class ResourceManager:
         for record in turn.work.workloads_of(node):
             turn.work.remove(record.key)
             self._live.repeater.answered(("reconcile", record.key))
-            turn.out.append(Cleared(ResourceState, {"node": node, "workload_id": record.name}))
+            turn.clear(record.key)
         turn.work.remove_node(node)
         self._live.answered.discard(node)
         self._live.agents.pop(node, None)

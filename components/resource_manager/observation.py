@@ -7,11 +7,9 @@ from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import NodeRecord, Stage, WorkloadRecord
 from components.resource_manager.turn import Turn
-from schemas.codec import Cleared
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
 from schemas.limits import Limits
 from schemas.node import ContainerReport, NodeInfo, NodeSnapshot, StatusReply
-from schemas.resources import ResourceState
 
 CAUSE_OF: Final = {
     SnapshotTrigger.START: ReconcileCause.AGENT_START,
@@ -216,7 +214,7 @@ def _let_go(turn: Turn, record: WorkloadRecord) -> None:
     else:
         turn.work.remove(record.key)
         turn.touch(record.node)
-    turn.out.append(Cleared(ResourceState, {"node": record.node, "workload_id": record.name}))
+    turn.clear(record.key)
 
 
 def rebuilt_from(turn: Turn, node: str, name: str, desired: Limits | None, generation: int) -> None:

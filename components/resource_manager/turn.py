@@ -11,10 +11,11 @@ from components.resource_manager.ledger import Work
 from components.resource_manager.lifecycle import SyncEvent, transition
 from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
 from components.settings import Settings
+from schemas.codec import Cleared
 from schemas.enums import ConnectionState, Reason
 from schemas.limits import Amount
 from schemas.message import Message
-from schemas.resources import NodeCapacity
+from schemas.resources import NodeCapacity, ResourceState
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Live:
     """Nodes whose agent spoke since the start."""
     repeater: Repeater = field(default_factory=Repeater)
     capacities: dict[str, NodeCapacity] = field(default_factory=dict)
+    clears: Counter[Key] = field(default_factory=Counter)
+    """Deletions of retained states that we published and whose echo has not come."""
     drifts: Counter[tuple[str, str]] = field(default_factory=Counter)
     reconciles: Counter[str] = field(default_factory=Counter)
 
@@ -140,6 +143,11 @@ class Turn:
         self._published[record.key] = published
         self.say(published.view())
         return published
+
+    def clear(self, key: Key) -> None:
+        """Delete a workload's retained state."""
+        self.live.clears[key] += 1
+        self.out.append(Cleared(ResourceState, {"node": key[0], "workload_id": key[1]}))
 
     def finish(self) -> list[Output]:
         """Publish every state and capacity that changed in this turn."""
