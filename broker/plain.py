@@ -1,4 +1,4 @@
-"""A plain MQTT 3.1.1 client that knows topics and bytes only: what an ECU without our code would use."""
+"""A plain MQTT client that knows topics and bytes only: what an ECU without our code would use."""
 
 import contextlib
 import socket
@@ -13,7 +13,7 @@ CONNECT_WITHIN_S: Final = 10.0
 
 
 class PlainClient:
-    """Connected while used as a context manager.
+    """Speaks MQTT 3.1.1, or 5 if asked to; connected while used as a context manager.
 
     `on_message(topic, payload, retained)` is called on the network thread: it must be quick and must not raise.
     """
@@ -25,10 +25,13 @@ class PlainClient:
         client_id: str,
         on_message: Callable[[str, bytes, bool], None] | None = None,
         subscribe: tuple[str, ...] = (),
+        *,
+        mqtt5: bool = False,
     ) -> None:
         self._address = (host, port)
         self._subscribe = subscribe
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id, protocol=MQTTProtocolVersion.MQTTv311)
+        protocol = MQTTProtocolVersion.MQTTv5 if mqtt5 else MQTTProtocolVersion.MQTTv311
+        self._client = Client(CallbackAPIVersion.VERSION2, client_id, protocol=protocol)
         self._client.on_socket_open = _no_delay
         self._client.on_connect = self._connected
         if on_message is not None:

@@ -1,4 +1,4 @@
-"""The ECU of the demo: measures the service's latency from outside, and publishes it as plain JSON over MQTT 3.1.1.
+"""The ECU of the demo: measures the service's latency from outside, and publishes it as JSON over MQTT 3.1.1.
 
 It knows the broker's address and one topic, and nothing of piriscale's code.
 """

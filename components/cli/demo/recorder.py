@@ -32,7 +32,7 @@ class Recorder:
         self._heard: list[Heard] = []
         self._news = threading.Condition()
 
-    def hear(self, topic: str, payload: bytes, _retained: bool) -> None:  # noqa: FBT001 - a callback
+    def hear(self, topic: str, payload: bytes, _retained: bool) -> None:
         """Take a message; what cannot be decoded is not part of the story."""
         if topic.startswith(DEBUG_PREFIX):
             return

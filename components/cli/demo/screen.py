@@ -1,8 +1,8 @@
 """What a person sees of the demo: the events as they come, and the ending with its table and latency line."""
 
 import time
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +13,7 @@ from components.cli.demo.result import Result
 from schemas.limits import Limits
 from schemas.message import Message
 from schemas.node import UpdateReply, UpdateRequest
-from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
+from schemas.performance import PerfDegraded, PerfEvent, PerfOutcome, PerfRecovered
 from schemas.resources import ActualReport, DesiredReply, Reconcile, ResourceState, ValidateReply, ValidateRequest
 from schemas.scaling import ScalingAction, ScalingStatus
 from schemas.units import format_cpu, format_memory
@@ -66,40 +66,18 @@ class Screen:
 
 def describe(message: Message) -> tuple[str, str] | None:
     """Colour and text of one event; None for what is not shown."""
-    match message:
-        case PerfDegraded() | PerfRecovered():
-            values = ", ".join(
-                f"{i.metric} {i.value:.0f} (threshold {i.threshold:.0f})" for i in message.indicators
-            )
-            return "bold red" if isinstance(message, PerfDegraded) else "bold green", f"{message.status}: {values}"
-        case ScalingAction():
-            return "bold yellow", f"{_limits(message.current)} → {_limits(message.target)}"
-        case ValidateRequest():
-            wanted = Limits(cpu_limit=message.requested_cpu, memory_limit=message.requested_memory)
-            return "yellow", f"may it have {_limits(wanted)}?"
-        case ValidateReply():
-            return "yellow", "allowed, reserved" if message.allowed else f"{message.reason}: {message.message}"
-        case DesiredReply() if message.success:
-            return "yellow", f"desired recorded as generation {message.generation}"
-        case UpdateRequest():
-            return "magenta", f"set {_limits(message.limits)}"
-        case UpdateReply():
-            return "magenta", f"in force: {_limits(message.actual)}" if message.success else f"{message.reason}"
-        case ActualReport():
-            return "yellow", f"{message.result}: {_limits(message.actual)}"
-        case Reconcile():
-            return "red", f"restore {_limits(message.desired)} ({message.cause})"
-        case ScalingStatus():
-            return "cyan", _status(message)
-        case ResourceState():
-            return (
-                "blue",
-                f"{message.sync_state}: desired {_limits(message.desired)}, actual {_limits(message.actual)}",
-            )
-        case PerfOutcome():
-            return "bold green", " ".join(filter(None, (message.outcome, message.reason, message.message)))
-        case _:
-            return None
+    found = _DESCRIPTIONS.get(type(message))
+    return None if found is None else (found[0], found[1](message))
+
+
+def _indicators(event: PerfEvent) -> str:
+    values = (f"{i.metric} {i.value:.0f} (threshold {i.threshold:.0f})" for i in event.indicators)
+    return ", ".join(values)
+
+
+def _question(request: ValidateRequest) -> str:
+    wanted = Limits(cpu_limit=request.requested_cpu, memory_limit=request.requested_memory)
+    return f"may it have {_limits(wanted)}?"
 
 
 def _status(status: ScalingStatus) -> str:
@@ -117,6 +95,26 @@ def _limits(limits: Limits | None) -> str:
     if limits.memory_limit is not None:
         parts.append(f"memory {format_memory(limits.memory_limit)}")
     return ", ".join(parts) or "no limit"
+
+
+_DESCRIPTIONS: Final[dict[type[Message], tuple[str, Callable[[Any], str]]]] = {
+    PerfDegraded: ("bold red", lambda m: f"DEGRADED: {_indicators(m)}"),
+    PerfRecovered: ("bold green", lambda m: f"RECOVERED: {_indicators(m)}"),
+    ScalingAction: ("bold yellow", lambda m: f"{_limits(m.current)} → {_limits(m.target)}"),
+    ScalingStatus: ("cyan", _status),
+    ValidateRequest: ("yellow", _question),
+    ValidateReply: ("yellow", lambda m: "allowed, reserved" if m.allowed else f"{m.reason}: {m.message}"),
+    DesiredReply: ("yellow", lambda m: f"recorded as generation {m.generation}" if m.success else f"{m.reason}"),
+    UpdateRequest: ("magenta", lambda m: f"set {_limits(m.limits)}"),
+    UpdateReply: (
+        "magenta",
+        lambda m: f"in force: {_limits(m.actual)}" if m.success else f"{m.reason}: {m.message}",
+    ),
+    ActualReport: ("yellow", lambda m: f"{m.result}: {_limits(m.actual)}"),
+    Reconcile: ("red", lambda m: f"restore {_limits(m.desired)} ({m.cause})"),
+    ResourceState: ("blue", lambda m: f"{m.sync_state}: desired {_limits(m.desired)}, actual {_limits(m.actual)}"),
+    PerfOutcome: ("bold green", lambda m: " ".join(filter(None, (m.outcome, m.reason, m.message)))),
+}
 
 
 def latency_line(latencies: Sequence[float], threshold_ms: float) -> Text:

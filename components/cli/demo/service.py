@@ -35,7 +35,7 @@ class Handler(BaseHTTPRequestHandler):
 
     rounds = 1
 
-    def do_GET(self) -> None:  # noqa: N802 - the name that http.server calls
+    def do_GET(self) -> None:
         """Work, then answer with the digest."""
         body = work(self.rounds).encode()
         self.send_response(200)

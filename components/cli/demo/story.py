@@ -10,12 +10,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
+from components.cli.demo.stages import NODE, WORKLOAD, PodmanStage, SimulatedStage, Stage, StageError
+
 from broker.plain import PlainClient
 from components.cli.demo.probe import Probe
 from components.cli.demo.recorder import Recorder
 from components.cli.demo.result import Result, Side, first_scaling, problems, side
 from components.cli.demo.screen import Screen
-from components.cli.demo.stages import NODE, WORKLOAD, PodmanStage, SimulatedStage, Stage, StageError
 from components.cli.demo.system import RunningSystem, free_port, toml
 from schemas.enums import SyncState
 from schemas.limits import Limits
@@ -60,7 +61,7 @@ def run_demo(*, json_output: bool, simulated: bool) -> int:
     for problem in result.problems:
         screen.trouble(problem)
     if json_output:
-        print(json.dumps(result.document()), flush=True)  # noqa: T201 - the answer to --json
+        print(json.dumps(result.document()), flush=True)
     return EXIT_FAILED if result.problems else EXIT_OK
 
 
