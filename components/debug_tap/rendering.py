@@ -29,11 +29,12 @@ def fit(body: dict[str, Any], most: int) -> bytes:
     text = _dump(body)
     if len(text) <= most:
         return text
-    body["cut"] = True
+    body.pop("cut", None)
+    most -= len(_dump({"cut": True})) - 1
     while len(text := _dump(body)) > most:
         largest = max(_droppable(body), key=lambda container: len(_dump(container)), default=body)
         _drop(largest, len(text) - most)
-    return text
+    return _dump({**body, "cut": True})
 
 
 def _unreadable(payload: bytes, why: str) -> bytes:
@@ -63,13 +64,10 @@ def _containers(value: Any) -> Iterator[Any]:
 
 
 def _drop(container: Any, excess: int) -> None:
-    """Drop members from the end until `excess` bytes are gone, or all members; of the message itself not `cut`."""
+    """Drop members from the end until `excess` bytes are gone, or all members."""
     gone = 0
     while container and gone < excess:
         if isinstance(container, list):
             gone += len(_dump(container.pop())) + 1
         else:
-            name = next((key for key in reversed(container) if key != "cut"), None)
-            if name is None:
-                return
-            gone += len(_dump({name: container.pop(name)})) - 1
+            gone += len(_dump(dict([container.popitem()]))) - 1

@@ -113,6 +113,10 @@ def test_whatever_is_cut_is_valid_json_and_small_enough(body: dict[str, Any], mo
     assert isinstance(json.loads(text), dict)
 
 
+def test_a_message_with_a_field_named_cut_is_cut_all_the_same() -> None:
+    assert len(fit({"cut": [1] * 99, "inner": {"cut": "x" * 99}}, 50)) <= 50
+
+
 @given(st.binary(max_size=300))
 def test_no_payload_breaks_it(payload: bytes) -> None:
     assert isinstance(json.loads(render(payload)), dict)
