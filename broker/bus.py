@@ -29,7 +29,10 @@ class Delivery:
 
 @dataclass(frozen=True)
 class Connected:
-    """A connection with all subscriptions granted stands. The broker may have forgotten everything before."""
+    """A connection with all subscriptions granted stands. The broker may have forgotten everything before.
+
+    Deliveries of this connection may come shortly before it says so: what waited in the session, and retained state.
+    """
 
     connection: int
     session_present: bool
@@ -37,7 +40,9 @@ class Connected:
 
 @dataclass(frozen=True)
 class Disconnected:
-    """The connection is gone; the bus tries again by itself unless `fatal`.
+    """The connection is gone, or could not be made; the bus tries again by itself unless `fatal`.
+
+    Said once for each reason in a row, not for each try.
 
     `fatal` is for what a repeat cannot mend: wrong password, refused subscription, a second instance that took
     over the client id.
@@ -51,7 +56,8 @@ BusEvent = Delivery | Connected | Disconnected
 Deliver = Callable[[BusEvent], bool]
 """Takes an event into the component's inbox without blocking; False: there was no room, it is lost and counted.
 
-Only QoS 0 messages may be lost so; QoS 1 are bounded by the receive maximum.
+Only QoS 0 messages are lost so; what else is not taken is offered again, a little later. It must not block, and it
+may be called from any thread.
 """
 
 
@@ -96,14 +102,19 @@ class Bus(Protocol):
         """Begin to connect, and keep connected, in the background. Returns at once."""
 
     def publish(self, frame: Frame) -> bool:
-        """Send when possible, in order, at most 10 QoS 1 frames in flight; never blocks.
+        """Send when possible, in order, at most 10 QoS 1 frames in flight; never blocks. From any thread.
 
-        False when the bounded queue was full and a frame was dropped (and counted). Raises ValueError for a
-        frame above the broker's packet limit.
+        False when a frame was dropped (and counted): the oldest, of QoS 0 if there is one, since the bounded queue
+        was full; or this one, of QoS 0 and without a connection, since such a frame is for now or never; or this
+        one, after the end. Raises ValueError for a frame above the broker's packet limit, or with a topic or QoS
+        that cannot be published.
         """
 
     def ack(self, delivery: Delivery) -> None:
         """Acknowledge a delivery; without effect for one of an earlier connection or of QoS 0."""
 
     def stop(self, last: Frame | None = None, drain_s: float = 2.0) -> None:
-        """Send what is queued, then `last`, wait up to `drain_s` for acknowledgements, and disconnect."""
+        """Send what is queued, then `last`, wait up to `drain_s` for acknowledgements, and disconnect.
+
+        The will is not said, unless an acknowledgement is missing: then `last` may not have come through.
+        """

@@ -1,0 +1,53 @@
+"""Where the broker is and how it is spoken to."""
+
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from broker.window import QUEUE_BYTES, QUEUE_FRAMES
+
+
+@dataclass(frozen=True)
+class TlsFiles:
+    """Files for TLS: who is trusted, and who we are when the broker asks (mutual TLS)."""
+
+    ca_file: Path
+    cert_file: Path | None = None
+    key_file: Path | None = None
+
+    def context(self) -> ssl.SSLContext:
+        """The context for all connections. Raises ValueError naming the files when one cannot be used."""
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file is not None:
+                context.load_cert_chain(self.cert_file, self.key_file)
+        except OSError as error:  # ssl.SSLError is one, and neither names the file
+            named = ", ".join(str(path) for path in (self.ca_file, self.cert_file, self.key_file) if path)
+            raise ValueError(f"cannot use the TLS files {named}: {error}") from error
+        return context
+
+
+@dataclass(frozen=True)
+class BrokerOptions:
+    """One broker, as a client needs it. Times are in seconds."""
+
+    host: str = "127.0.0.1"
+    port: int = 1883
+    tls: TlsFiles | None = None
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    topic_prefix: str = ""
+    """Goes before every topic, without a slash at its end; "": none."""
+    keepalive_s: int = 15
+    """A dead peer is noticed after at most twice as long."""
+    connect_timeout_s: float = 5.0
+    """For TCP and TLS, and again for MQTT's own handshake up to the last granted subscription."""
+    session_expiry_s: int = 86_400
+    """How long the broker keeps a persistent session, and the requests in it, while its client is away."""
+    receive_maximum: int = 100
+    """So many QoS 1 messages come unacknowledged; a component's inbox needs room for them."""
+    queue_frames: int = QUEUE_FRAMES
+    queue_bytes: int = QUEUE_BYTES
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
