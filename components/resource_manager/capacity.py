@@ -3,8 +3,9 @@
 available = total - allocated - reserved, for CPU and memory apart, per node. Pure functions of records.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Final
 
 from components.resource_manager.records import ActionRow, NodeRecord, WorkloadRecord
 from schemas.enums import Reason
@@ -85,69 +86,71 @@ def _has_no_limit(record: WorkloadRecord) -> bool:
 def judge(room: NodeCapacity, before: Amount, after: Amount, maximum: Limits, wanted: Limits) -> Refusal | None:
     """Whether a workload's allocation may go from `before` to `after` on a node; None: granted, whole.
 
-    Infeasible comes first, since it is final; then what is short now, CPU named first.
+    Infeasible comes first, since it is final; then what is short now, CPU named first. What does not rise needs
+    no room.
     """
-    return _infeasible(room, maximum, wanted) or _short(room, before, after)
+    never = [_infeasible(one, room, one.of(after) > one.of(before), maximum, wanted) for one in _RESOURCES]
+    short = [_short(one, room, one.of(after) - one.of(before)) for one in _RESOURCES]
+    refusals = [refusal for refusal in never if refusal] or [refusal for refusal in short if refusal]
+    if not refusals:
+        return None
+    return Refusal(refusals[0].reason, "; ".join(refusal.message for refusal in refusals))
 
 
-def _infeasible(room: NodeCapacity, maximum: Limits, wanted: Limits) -> Refusal | None:
-    usable = room.total.less(room.reserved)
-    for name, asked, most, whole, held, write in (
-        ("CPU", wanted.cpu_limit, usable.cpu, room.total.cpu, room.reserved.cpu, format_cpu),
-        ("memory", wanted.memory_limit, usable.memory, room.total.memory, room.reserved.memory, format_memory),
-    ):
-        if asked is not None and asked > most:
-            return Refusal(
-                Reason.INFEASIBLE,
-                f"{write(asked)} {name} can never be given on {room.node}: total {write(whole)} − reserved "
-                f"{write(held)} leaves {write(most)}; ask for at most that",
-            )
-    for name, asked, limit, write in (
-        ("CPU", wanted.cpu_limit, maximum.cpu_limit, format_cpu),
-        ("memory", wanted.memory_limit, maximum.memory_limit, format_memory),
-    ):
-        if asked is not None and limit is not None and asked > limit:
-            return Refusal(
-                Reason.INFEASIBLE,
-                f"{write(asked)} {name} is above this workload's maximum, {write(limit)}; ask for less, or raise "
-                f"`max` in its [[policy]]",
-            )
+@dataclass(frozen=True)
+class _Resource:
+    """CPU or memory: where it is found, and how it is written."""
+
+    name: str
+    field: str
+    reason: Reason
+    write: Callable[[int], str]
+
+    def of(self, amount: Amount) -> int:
+        value: int = getattr(amount, self.field)
+        return value
+
+    def limit(self, limits: Limits) -> int | None:
+        value: int | None = getattr(limits, f"{self.field}_limit")
+        return value
+
+
+_RESOURCES: Final = (
+    _Resource("CPU", "cpu", Reason.INSUFFICIENT_CPU, format_cpu),
+    _Resource("memory", "memory", Reason.INSUFFICIENT_MEMORY, format_memory),
+)
+
+
+def _infeasible(
+    one: _Resource, room: NodeCapacity, rises: bool, maximum: Limits, wanted: Limits
+) -> Refusal | None:
+    asked, limit, write = one.limit(wanted), one.limit(maximum), one.write
+    if asked is None:
+        return None
+    most = one.of(room.total.less(room.reserved))
+    if rises and asked > most:
+        return Refusal(
+            Reason.INFEASIBLE,
+            f"{write(asked)} {one.name} can never be given on {room.node}: total {write(one.of(room.total))} − "
+            f"reserved {write(one.of(room.reserved))} leaves {write(most)}; ask for at most that",
+        )
+    if limit is not None and asked > limit:
+        return Refusal(
+            Reason.INFEASIBLE,
+            f"{write(asked)} {one.name} is above this workload's maximum, {write(limit)}; ask for less, or raise "
+            f"`max` in its [[policy]]",
+        )
     return None
 
 
-def _short(room: NodeCapacity, before: Amount, after: Amount) -> Refusal | None:
-    short = []
-    for reason, name, old, new, free, whole, taken, held, write in (
-        (
-            Reason.INSUFFICIENT_CPU,
-            "CPU",
-            before.cpu,
-            after.cpu,
-            room.total.cpu - room.allocated.cpu - room.reserved.cpu,
-            room.total.cpu,
-            room.allocated.cpu,
-            room.reserved.cpu,
-            format_cpu,
-        ),
-        (
-            Reason.INSUFFICIENT_MEMORY,
-            "memory",
-            before.memory,
-            after.memory,
-            room.total.memory - room.allocated.memory - room.reserved.memory,
-            room.total.memory,
-            room.allocated.memory,
-            room.reserved.memory,
-            format_memory,
-        ),
-    ):
-        more = new - old
-        if more > 0 and more > free:
-            text = (
-                f"needs {write(more)} more {name}, node {room.node} has {write(max(0, free))} available: "
-                f"total {write(whole)} − allocated {write(taken)} − reserved {write(held)}"
-            )
-            short.append(Refusal(reason, text))
-    if not short:
+def _short(one: _Resource, room: NodeCapacity, more: int) -> Refusal | None:
+    total, taken, held = one.of(room.total), one.of(room.allocated), one.of(room.reserved)
+    free = total - taken - held
+    if more <= 0 or more <= free:
         return None
-    return Refusal(short[0].reason, "; ".join(refusal.message for refusal in short))
+    write = one.write
+    text = (
+        f"needs {write(more)} more {one.name}, node {room.node} has {write(max(0, free))} available: "
+        f"total {write(total)} − allocated {write(taken)} − reserved {write(held)}"
+    )
+    return Refusal(one.reason, text)

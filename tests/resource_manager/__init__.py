@@ -1,0 +1,1 @@
+"""Tests of ResourceManager: time is given, the ledger is a real SQLite file, messages go through the codec."""
