@@ -146,10 +146,13 @@ def end_reconcile(
 def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refusal:
     """The running workload of a name or full container id, on a node that can be reached."""
     node = turn.work.node(node_name)
-    if node is None or node.total is None:
+    if node is None:
         known = ", ".join(sorted(turn.work.ledger.nodes)[:8]) or "none"
         text = f"no agent of a node {node_name} was ever heard; known nodes: {known}"
         return Refusal(Reason.UNKNOWN_NODE, text)
+    if node.total is None:
+        text = f"the agent of {node_name} has not told yet how large the node is; ask again in a moment"
+        return Refusal(Reason.NODE_UNAVAILABLE, text)
     if not turn.reachable(node_name):
         text = (
             f"the agent of {node_name} is away; nothing there can be scaled without it. Start it, then ask again"
@@ -231,6 +234,8 @@ def _record(turn: Turn, request: DesiredRequest) -> dict[str, Any]:
     lease = turn.live.leases.get(request.action_id, turn.now.monotonic + 1)
     if row is None or row.stage is not Stage.RESERVED or lease <= turn.now.monotonic:
         text = "the reservation has ended; validate again"
+        if row is not None and row.stage is Stage.RESERVED:
+            close(turn, row, None, Reason.EXPIRED, text)  # housekeeping will not be waited for
         return {"success": False, "reason": Reason.EXPIRED, "message": text}
     record = turn.work.workload(row.key)
     if record is None or not record.running:

@@ -8,21 +8,20 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 from typing import Any, Final, NoReturn
-
-from components.cli.demo.stages import NODE, WORKLOAD, PodmanStage, SimulatedStage, Stage, StageError
 
 from broker.plain import PlainClient
 from components.cli.demo.probe import Probe
 from components.cli.demo.recorder import Recorder
-from components.cli.demo.result import Result, Side, first_scaling, problems, side
+from components.cli.demo.result import Result, first_scaling, problems, side
 from components.cli.demo.screen import Screen
+from components.cli.demo.stages import NODE, PodmanStage, SimulatedStage, Stage, StageError
 from components.cli.demo.system import RunningSystem, free_port, toml
 from schemas.enums import SyncState
-from schemas.limits import Limits
 from schemas.metrics import ContainerMetrics
 from schemas.performance import PerfDegraded
-from schemas.resources import ResourceState
+from schemas.resources import NodeCapacity, ResourceState
 from schemas.topics import Role
 
 THRESHOLD_MS: Final = 180.0
@@ -93,14 +92,16 @@ def _play(screen: Screen, cleanup: contextlib.ExitStack, *, simulated: bool) -> 
     screen.step("starting piriscale: a broker of its own and the five components")
     system = cleanup.enter_context(RunningSystem(configuration, folder / "piriscale.log"))
     client = cleanup.enter_context(_connected(port, recorder, system))
-    if not recorder.wait(lambda: recorder.ready() >= _COMPONENTS and _sees_workload(recorder), READY_WITHIN_S):
+    if not recorder.wait(
+        lambda: recorder.ready() >= _COMPONENTS and _sees(recorder, stage.workload), READY_WITHIN_S
+    ):
         missing = ", ".join(sorted(_COMPONENTS - recorder.ready())) or "metrics of the container"
         raise StageError(f"not ready after {READY_WITHIN_S:.0f} s: {missing}\n{system.log_tail()}")
     before = stage.limits()
     screen.step(
         f"an ECU measures the application's latency and publishes it; the threshold is {THRESHOLD_MS:.0f} ms"
     )
-    probe = Probe(stage.measure(), f"metrics/{NODE}/app/{WORKLOAD}", client.publish)
+    probe = Probe(stage.measure(), f"metrics/{NODE}/app/{stage.workload}", client.publish)
     cleanup.callback(probe.stop)
     began = time.monotonic()
     probe.start()
@@ -126,9 +127,12 @@ def _connected(port: int, recorder: Recorder, system: RunningSystem) -> Iterator
         client.__exit__(None, None, None)
 
 
-def _sees_workload(recorder: Recorder) -> bool:
+def _sees(recorder: Recorder, workload: str) -> bool:
+    """Whether use and limits of the workload are known, to the agent and to ResourceManager."""
     metrics = recorder.latest(ContainerMetrics)
-    return metrics is not None and any(c.workload_id == WORKLOAD for c in metrics.containers)
+    sampled = metrics is not None and any(c.workload_id == workload for c in metrics.containers)
+    sized = recorder.latest(NodeCapacity) is not None
+    return sampled and sized and _state(recorder, workload) is not None
 
 
 def _watch(
@@ -139,10 +143,10 @@ def _watch(
     degraded = recorder.all(PerfDegraded)
     slow_until = degraded[0][0] if degraded else time.monotonic()
     before = side(before_limits, probe.latencies(began, slow_until))
-    recorder.wait(lambda: _settled(recorder, probe), FAST_WITHIN_S)
+    recorder.wait(lambda: _settled(recorder, probe, stage.workload), FAST_WITHIN_S)
     since = max(time.monotonic() - LOOK_BACK_S, began)
     after = side(stage.limits(), probe.latencies(since))
-    state = _state(recorder)
+    state = _state(recorder, stage.workload)
     action_id, verified_ms = first_scaling(recorder)
     result = Result(
         runtime=stage.runtime,
@@ -159,48 +163,43 @@ def _watch(
     return result
 
 
-def _state(recorder: Recorder) -> ResourceState | None:
-    states = [state for _, state in recorder.all(ResourceState) if state.workload_id == WORKLOAD]
+def _state(recorder: Recorder, workload: str) -> ResourceState | None:
+    states = [state for _, state in recorder.all(ResourceState) if state.workload_id == workload]
     return states[-1] if states else None
 
 
-def _settled(recorder: Recorder, probe: Probe) -> bool:
-    """Whether limits agree, and the latency has been under the threshold for a while."""
-    states = [(at, s) for at, s in recorder.all(ResourceState) if s.workload_id == WORKLOAD]
+def _settled(recorder: Recorder, probe: Probe, workload: str) -> bool:
+    """Whether limits agree, and the latency has been under the threshold for a while since."""
+    states = [(at, state) for at, state in recorder.all(ResourceState) if state.workload_id == workload]
     if not states or states[-1][1].sync_state is not SyncState.SYNCHRONIZED:
         return False
-    since = max(states[-1][0], time.monotonic() - LOOK_BACK_S)
-    recent: Side = side(states[-1][1].actual or Limits(), probe.latencies(since))
-    long_enough = len(probe.latencies(since)) >= SAMPLES_MIN and time.monotonic() - states[-1][0] > LOOK_BACK_S
-    return long_enough and recent.latency_ms_p50 < THRESHOLD_MS
+    agreed_at, look_back = states[-1][0], time.monotonic() - LOOK_BACK_S
+    recent = probe.latencies(look_back)
+    return agreed_at < look_back and len(recent) >= SAMPLES_MIN and median(recent) < THRESHOLD_MS
 
 
 def _configuration(stage: Stage, folder: Path, port: int) -> str:
     """The configuration of the demo: quick to notice, everything in a folder of its own."""
-    workload: dict[str, Any] = {"workload": WORKLOAD}
-    return (
-        toml(
-            {
-                "broker": {"port": port},
-                "node_agent": {
-                    "node": NODE,
-                    "metrics_interval_s": 0.5,
-                    "sync_interval_s": 10,
-                    "state_dir": str(folder / "agent"),
-                    **stage.agent_settings(),
-                },
-                "monitoring": {
-                    "window": 5,
-                    "needed": 3,
-                    "repeat_s": 5,
-                    "thresholds": [{**workload, "latency_ms": THRESHOLD_MS}],
-                },
-                "policy_manager": {"database": str(folder / "policy_manager.sqlite3")},
-                "resource_manager": {"database": str(folder / "resource_manager.sqlite3")},
-                "action_controller": {"database": str(folder / "action_controller.sqlite3")},
-                "metrics": {"port": 0},
-            }
-        )
-        + "[[policy]]\n"
-        + "\n".join(f"{k} = {json.dumps(v)}" for k, v in {**workload, "cooldown_s": 3}.items())
+    return toml(
+        {
+            "broker": {"port": port, "data_dir": str(folder / "broker")},
+            "node_agent": {
+                "node": NODE,
+                "metrics_interval_s": 0.5,
+                "sync_interval_s": 10,
+                "state_dir": str(folder / "agent"),
+                **stage.agent_settings(),
+            },
+            "monitoring": {
+                "window": 5,
+                "needed": 3,
+                "repeat_s": 5,
+                "thresholds": [{"workload": stage.workload, "latency_ms": THRESHOLD_MS}],
+            },
+            "policy_manager": {"database": str(folder / "policy_manager.sqlite3")},
+            "resource_manager": {"database": str(folder / "resource_manager.sqlite3")},
+            "action_controller": {"database": str(folder / "action_controller.sqlite3")},
+            "metrics": {"port": 0},
+            "policy": [{"workload": stage.workload, "cooldown_s": 3, **stage.policy()}],
+        }
     )

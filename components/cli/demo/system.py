@@ -21,17 +21,15 @@ def free_port() -> int:
         return port
 
 
-def toml(sections: dict[str, dict[str, Any]]) -> str:
-    """Write configuration sections; a list is written as repeated tables."""
-    lines = []
+def toml(sections: dict[str, Any]) -> str:
+    """Write configuration sections as TOML; a list of sections becomes repeated tables."""
+    lines: list[str] = []
     for name, body in sections.items():
-        tables = {key: value for key, value in body.items() if isinstance(value, list)}
-        lines.append(f"[{name}]")
-        lines += [f"{key} = {json.dumps(value)}" for key, value in body.items() if key not in tables]
-        for key, rows in tables.items():
-            for row in rows:
-                lines.append(f"[[{name}.{key}]]")
-                lines += [f"{column} = {json.dumps(value)}" for column, value in row.items()]
+        for table in body if isinstance(body, list) else [body]:
+            lines.append(f"[[{name}]]" if isinstance(body, list) else f"[{name}]")
+            nested = {key: rows for key, rows in table.items() if isinstance(rows, list)}
+            lines += [f"{key} = {json.dumps(value)}" for key, value in table.items() if key not in nested]
+            lines += [toml({f"{name}.{key}": rows}) for key, rows in nested.items()]
     return "\n".join(lines) + "\n"
 
 
