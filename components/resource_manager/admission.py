@@ -162,7 +162,7 @@ def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refus
     if record is None:
         same_id = (r for r in turn.work.workloads_of(node_name) if r.runtime_id == workload_id)
         record = next(same_id, None)
-    if record is None or record.dormant:
+    if record is None or (record.dormant and record.managed):
         text = f"{node_name} has no container {workload_id}; give its exact name or full id"
         return Refusal(Reason.UNKNOWN_WORKLOAD, text)
     if not record.running:
