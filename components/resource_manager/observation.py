@@ -90,7 +90,11 @@ def container_seen(
     if record is None:
         generation = turn.work.ledger.generations.get(key, 0)
         record = WorkloadRecord(
-            node=node, name=container.workload_id, generation=generation, since=turn.now.epoch_ms
+            node=node,
+            name=container.workload_id,
+            generation=generation,
+            since=turn.now.epoch_ms,
+            dormant=not container.running,
         )
     if not turn.newer(record, stamp):
         return
@@ -183,7 +187,11 @@ def _judge_absent(turn: Turn, told: NodeSnapshot) -> None:
     """Notice containers that a complete snapshot no longer names."""
     named = {container.workload_id for container in told.containers}
     for record in turn.work.workloads_of(told.node):
-        if record.name in named or record.dormant or record.stamp >= (told.boot_id, told.seq):
+        if record.name in named or record.stamp >= (told.boot_id, told.seq):
+            continue
+        if record.dormant:
+            if not record.managed:
+                turn.work.remove(record.key)
             continue
         turn.live.missing[record.key] += 1
         event = told.trigger is SnapshotTrigger.CONTAINER
@@ -209,7 +217,8 @@ def _let_go(turn: Turn, record: WorkloadRecord) -> None:
     _container_gone(turn, record, f"{record.name} is gone")
     current = turn.work.workload(record.key) or record
     current = end_reconcile(turn, current, Verdict.FAILED, Reason.UNKNOWN_WORKLOAD, f"{record.name} is gone")
-    if current.managed:
+    still_there = turn.live.missing[record.key] == 0
+    if current.managed or still_there:
         turn.change(current, dormant=True, actual_known=False)
     else:
         turn.work.remove(record.key)
@@ -227,5 +236,6 @@ def rebuilt_from(turn: Turn, node: str, name: str, desired: Limits | None, gener
     turn.work.meta["replaces_lost"] = "yes"
     if record is None:
         record = WorkloadRecord(node=node, name=name, since=turn.now.epoch_ms)
-    record = turn.change(record, desired=desired, generation=generation, confirmed_generation=0)
+    changes = {"desired": desired, "generation": generation, "confirmed_generation": 0, "dormant": False}
+    record = turn.change(record, **changes)
     consider(turn, record, ReconcileCause.STARTUP)
