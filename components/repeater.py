@@ -3,15 +3,25 @@
 The broker is a carrier, not a memory, so whoever asks repeats until the answer comes or the purpose is gone.
 """
 
+import hashlib
 import heapq
 from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Final
 
-from schemas.message import Message
+from schemas.message import ID_LENGTH_MAX, Message
 
 FIRST_REPEAT_S: Final = 1.0
 SLOWEST_REPEAT_S: Final = 16.0
+
+
+def request_id(*parts: object) -> str:
+    """An id made of what a request is about: always the same for the same, and never longer than an id may be."""
+    text = ":".join(str(part) for part in parts)
+    if len(text) <= ID_LENGTH_MAX:
+        return text
+    digest = f"~{hashlib.blake2b(text.encode(), digest_size=16).hexdigest()}"
+    return text[: ID_LENGTH_MAX - len(digest)] + digest
 
 
 @dataclass

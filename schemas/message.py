@@ -14,7 +14,9 @@ NAME_PATTERN: Final = rf"^[A-Za-z0-9._-]{{1,{NAME_LENGTH_MAX}}}$"
 _NAME = re.compile(NAME_PATTERN[1:-1])
 
 Name = Annotated[str, Field(pattern=NAME_PATTERN, description="one topic level: letters, digits, '.', '_', '-'")]
-Id = Annotated[str, Field(min_length=1, max_length=256, description="unique id, chosen by the sender")]
+ID_LENGTH_MAX: Final = 256
+
+Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH_MAX, description="unique id, chosen by the sender")]
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
 Text = Annotated[str, Field(max_length=4096)]
 
@@ -44,7 +46,7 @@ class Message(BaseModel):
     """Fields that suffice to answer a message whose other values are bad; none: it has no answer."""
 
     v: Literal[1] = Field(1, description="version of the message format")
-    id: Annotated[str, Field(max_length=256)] = Field("", description="unique id, chosen by the sender")
+    id: Annotated[str, Field(max_length=ID_LENGTH_MAX)] = Field("", description="unique id, chosen by the sender")
     ts: Count | None = Field(None, description="when it was sent, UTC epoch ms; informative only")
     source: Annotated[str, Field(max_length=300)] | None = Field(None, description="who sent it")
     wire: Wire | None = Field(

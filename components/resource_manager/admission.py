@@ -34,9 +34,7 @@ def recall(row: ActionRow | None, step: str, attempt: int) -> dict[str, Any] | N
 
 def close(turn: Turn, row: ActionRow, verdict: Verdict | None, reason: Reason | None, text: str) -> ActionRow:
     """End a row; with a verdict it answers so for a day."""
-    turn.live.leases.pop(row.action_id, None)
-    turn.live.asked.pop(row.action_id, None)
-    turn.live.repeater.answered(("lease", row.action_id))
+    turn.end_lease(row.action_id)
     return turn.change_row(
         row, stage=Stage.CLOSED, verdict=verdict, reason=reason, message=text, closed_ms=turn.now.epoch_ms
     )
@@ -107,7 +105,7 @@ def _open_or_refuse(
         fresh = fresh.model_copy(update={"answers": row.answers, "failures": row.failures})
     turn.change_row(fresh, answers=remember(fresh, "validate", request.attempt, body))
     if body["allowed"]:
-        turn.live.leases[fresh.action_id] = turn.now.monotonic + turn.rules.lease_s
+        turn.lease(fresh.action_id)
         _end_reconcile(turn, (request.node, name))
 
 
@@ -273,7 +271,7 @@ def _record_granted(turn: Turn, request: DesiredRequest, row: ActionRow, record:
         rollback_unlimited=unlimited,
         runtime_id=record.runtime_id,
     )
-    turn.live.leases[row.action_id] = turn.now.monotonic + turn.rules.lease_s
+    turn.lease(row.action_id)
     return _recorded(turn, row, request.attempt)
 
 

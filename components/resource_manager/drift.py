@@ -4,6 +4,7 @@ Drift is judged only from an observation newer than the one that confirmed the p
 that is not busy, with no open action.
 """
 
+from components.repeater import request_id
 from components.resource_manager.admission import fits
 from components.resource_manager.judgement import confirm, difference, reconcile_message
 from components.resource_manager.lifecycle import SyncEvent
@@ -86,7 +87,7 @@ def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> Wor
     node = turn.work.node(record.node)
     fenced = record.fence.attempt if record.fence and record.fence.generation == record.generation else 0
     under_way = ReconcileRecord(
-        action_id=f"reconcile-{record.node}-{record.name}-{record.generation}-{record.reconciles + 1}",
+        action_id=request_id("reconcile", record.node, record.name, record.generation, record.reconciles + 1),
         attempt=max(record.attempt, fenced) + 1,
         cause=cause,
         boot_id=node.boot_id if node else 0,

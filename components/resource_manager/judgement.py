@@ -5,6 +5,7 @@ After a target was recorded, the outcome of an action is the verdict given here.
 
 from typing import Any, Final
 
+from components.repeater import request_id
 from components.resource_manager.admission import close, end_reconcile, recall, remember
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import ActionRow, Stage, WorkloadRecord
@@ -98,7 +99,7 @@ def _judge_action(turn: Turn, told: ActualReport, row: ActionRow) -> dict[str, A
         body = {"verdict": Verdict.RETRY, "reason": reason, "message": text}
         answers = remember(row, "report", told.attempt, body)
         turn.change_row(row, failures=row.failures + 1, answers=answers)
-        turn.live.leases[row.action_id] = turn.now.monotonic + turn.rules.lease_s
+        turn.lease(row.action_id)
         turn.change(record, reason=reason, message=text)
         return body
     roll_back(turn, record, row, reason, text)
@@ -185,7 +186,7 @@ def reconcile_message(record: WorkloadRecord) -> Reconcile:
     if under_way is None or record.desired is None:
         raise ValueError(f"no reconcile of {record.name} is under way")
     return Reconcile(
-        id=f"{under_way.action_id}:{under_way.attempt}",
+        id=request_id(under_way.action_id, under_way.attempt),
         action_id=under_way.action_id,
         node=record.node,
         workload_id=record.name,

@@ -5,9 +5,10 @@ Leases run on this process's own clock from its own start.
 
 from typing import Final
 
+from components.repeater import request_id
 from components.resource_manager.admission import close
 from components.resource_manager.judgement import confirm, difference
-from components.resource_manager.records import ActionRow, Stage
+from components.resource_manager.records import ActionRow, Stage, Stamp, WorkloadRecord
 from components.resource_manager.rollback import roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason
@@ -37,7 +38,7 @@ def _expire_row(turn: Turn, row: ActionRow) -> None:
         close(turn, row, None, Reason.EXPIRED, "nothing was recorded before its lease ended")
     elif asked_until is None:
         turn.live.asked[row.action_id] = now + ANSWER_WITHIN_S
-        question = StatusRequest(id=f"lease:{row.action_id}", node=row.node, workload_id=row.workload)
+        question = StatusRequest(id=_question_id(row.action_id), node=row.node, workload_id=row.workload)
         turn.say(turn.live.repeater.send(("lease", row.action_id), question, now))
     elif now >= asked_until:
         record = turn.work.workload(row.key)
@@ -48,24 +49,33 @@ def _expire_row(turn: Turn, row: ActionRow) -> None:
 
 def answered(turn: Turn, told: StatusReply) -> None:
     """Close a row by what its agent says is in force."""
-    prefix, _, action_id = told.in_reply_to.partition(":")
-    row = turn.work.row(action_id)
-    if prefix != "lease" or row is None or row.stage is not Stage.RECORDED or action_id not in turn.live.asked:
-        return
-    record = turn.work.workload(row.key)
-    if record is None:
+    action_id = next((i for i in turn.live.asked if _question_id(i) == told.in_reply_to), None)
+    row = turn.work.row(action_id) if action_id else None
+    record = turn.work.workload(row.key) if row else None
+    node = turn.work.node(told.node)
+    if row is None or row.stage is not Stage.RECORDED or record is None or node is None:
         return
     here = next((c for c in told.containers if c.workload_id == row.workload), None)
-    actual = here.actual if here and here.running and not here.busy else None
-    if here is not None and here.busy:
+    if told.boot_id < node.boot_id or (here is not None and here.busy):
         return  # asked again until the container has settled, or the time is over
-    if actual is None:
+    if here is None or not here.running:
         text = told.message or f"{row.workload} is not running"
         roll_back(turn, record, row, told.reason or Reason.NOT_RUNNING, text)
-        return
+    elif here.actual is None:
+        text = f"its lease ended and the limits of {row.workload} cannot be read"
+        roll_back(turn, record, row, Reason.QUERY_FAILED, text)
+    else:
+        _close_by(turn, record, row, here.actual, (told.boot_id, told.seq))
+
+
+def _close_by(turn: Turn, record: WorkloadRecord, row: ActionRow, actual: Limits, stamp: Stamp) -> None:
     wrong = mismatches(record.desired or Limits(), actual)
     if not wrong and record.generation == row.generation:
-        confirm(turn, record, (told.boot_id, told.seq))
+        confirm(turn, record, stamp)
     else:
         text = f"its lease ended: {difference(record.desired or Limits(), actual, wrong)}"
         roll_back(turn, record, row, Reason.VERIFY_FAILED, text)
+
+
+def _question_id(action_id: str) -> str:
+    return request_id("lease", action_id)

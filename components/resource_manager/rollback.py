@@ -47,9 +47,7 @@ def roll_back(turn: Turn, record: WorkloadRecord, row: ActionRow, reason: Reason
     Until then target and rollback both stay allocated, and the workload is FAILED with the action's reason.
     """
     generation = turn.work.ledger.next_generation(record)
-    turn.live.leases.pop(row.action_id, None)
-    turn.live.asked.pop(row.action_id, None)
-    turn.live.repeater.answered(("lease", row.action_id))
+    turn.end_lease(row.action_id)
     turn.change_row(
         row,
         stage=Stage.HELD,

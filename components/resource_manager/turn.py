@@ -105,6 +105,17 @@ class Turn:
         """Mark a workload FAILED for a reason."""
         return self.change(record, SyncEvent.FAILED, reason=reason, message=message)
 
+    def lease(self, action_id: str) -> None:
+        """Let an action's lease begin, or begin anew."""
+        self.end_lease(action_id)
+        self.live.leases[action_id] = self.now.monotonic + self.rules.lease_s
+
+    def end_lease(self, action_id: str) -> None:
+        """Forget an action's lease, and what was asked when it ended."""
+        self.live.leases.pop(action_id, None)
+        self.live.asked.pop(action_id, None)
+        self.live.repeater.answered(("lease", action_id))
+
     def touch(self, node: str) -> None:
         """Look at a node's capacity again at the end of the turn."""
         self._touched.add(node)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from components.component import Instant, Output
+from components.repeater import request_id
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.manager import ResourceManager
 from components.settings import Settings
@@ -94,7 +95,8 @@ class Bench:
         self._open()
         said = list(self.said)
         for message in list(self.retained.values()):
-            said += self.hear(message)
+            if not isinstance(message, NodeCapacity):
+                said += self.hear(message)
         self.said = said
 
     def hear(self, item: Message | Cleared) -> list[Message | Cleared]:
@@ -216,7 +218,7 @@ class Bench:
     ) -> ValidateReply:
         self._about_to_ask()
         request = ValidateRequest(
-            id=f"{action_id}:validate:{attempt}",
+            id=request_id(action_id, "validate", attempt),
             node=node,
             workload_id=workload,
             action_id=action_id,
@@ -243,7 +245,7 @@ class Bench:
     ) -> DesiredReply:
         self._about_to_ask()
         request = DesiredRequest(
-            id=f"{action_id}:{operation}:{attempt}",
+            id=request_id(action_id, operation, attempt),
             action_id=action_id,
             attempt=attempt,
             node=NODE,
@@ -285,7 +287,7 @@ class Bench:
         if seq is None:
             self.seq = seq = self.seq + 1
         report = ActualReport(
-            id=f"{action_id}:report:{attempt}",
+            id=request_id(action_id, "report", attempt),
             action_id=action_id,
             attempt=attempt,
             node=NODE,

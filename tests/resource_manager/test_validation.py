@@ -209,7 +209,9 @@ def test_a_node_of_unknown_size_grants_nothing() -> None:
     bench = Bench()
     bench.snapshot(container("cam"))
 
-    assert bench.validate(cpu=100).reason is Reason.UNKNOWN_NODE
+    reply = bench.validate(cpu=100)
+    assert reply.reason is Reason.NODE_UNAVAILABLE
+    assert "how large the node is" in reply.message
 
 
 def test_a_limit_the_node_cannot_change_is_refused_with_the_remedy() -> None:
