@@ -236,6 +236,11 @@ def rebuilt_from(turn: Turn, node: str, name: str, desired: Limits | None, gener
     turn.work.meta["replaces_lost"] = "yes"
     if record is None:
         record = WorkloadRecord(node=node, name=name, since=turn.now.epoch_ms)
-    changes = {"desired": desired, "generation": generation, "confirmed_generation": 0, "dormant": False}
+    changes: dict[str, Any] = {
+        "desired": desired,
+        "generation": generation,
+        "confirmed_generation": 0,
+        "dormant": False,
+    }
     record = turn.change(record, **changes)
     consider(turn, record, ReconcileCause.STARTUP)
