@@ -28,9 +28,15 @@ def toml(sections: dict[str, Any]) -> str:
         for table in body if isinstance(body, list) else [body]:
             lines.append(f"[[{name}]]" if isinstance(body, list) else f"[{name}]")
             nested = {key: rows for key, rows in table.items() if isinstance(rows, list)}
-            lines += [f"{key} = {json.dumps(value)}" for key, value in table.items() if key not in nested]
+            lines += [f"{key} = {_value(value)}" for key, value in table.items() if key not in nested]
             lines += [toml({f"{name}.{key}": rows}) for key, rows in nested.items()]
     return "\n".join(lines) + "\n"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key} = {_value(inner)}" for key, inner in value.items()) + "}"
+    return json.dumps(value)
 
 
 class RunningSystem:

@@ -1,0 +1,1 @@
+"""The whole system: real broker, real Podman, the kernel's own files."""

@@ -1,0 +1,98 @@
+"""piriscale as a user starts it, `piriscale up -c FILE`, on a broker and a Podman of its own."""
+
+import contextlib
+import json
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components.cli.demo.system import RunningSystem, toml
+from tests.fixtures.broker import free_port, has_mosquitto
+from tests.requirements import require
+from tests.system.foreign import ForeignClient
+
+NODE = "bench-1"
+COMPONENTS = ("monitoring_server", "policy_manager", "action_controller", "resource_manager", "node_agent")
+START_WITHIN_S = 30.0
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A running system, and a foreign client on its broker."""
+
+    port: int
+    folder: Path
+    configuration: Path
+    system: RunningSystem
+    client: ForeignClient
+
+    def another_client(self, **options: Any) -> ForeignClient:
+        """One more foreign client, to be used as a context manager."""
+        return ForeignClient(self.port, **options)
+
+    @property
+    def log(self) -> str:
+        """What piriscale logged."""
+        return (self.folder / "piriscale.log").read_text(encoding="utf-8", errors="replace")
+
+
+@contextlib.contextmanager
+def running(agent: Mapping[str, Any], **sections: Any) -> Iterator[Bench]:
+    """Start it with these keys of [node_agent] and further sections, and wait until everything is ready."""
+    require(has_mosquitto(), "mosquitto (apt-get install mosquitto)")
+    with tempfile.TemporaryDirectory(prefix="ps-bench-") as name:
+        folder, port = Path(name), free_port()
+        body = {
+            "broker": {"port": port, "data_dir": str(folder / "broker")},
+            "node_agent": {"node": NODE, "state_dir": str(folder / "agent"), "metrics_interval_s": 0.5, **agent},
+            "metrics": {"port": 0},
+            **sections,
+        }
+        for component in ("policy_manager", "resource_manager", "action_controller"):
+            body[component] = {"database": str(folder / f"{component}.sqlite3"), **body.get(component, {})}
+        configuration = folder / "piriscale.toml"
+        configuration.write_text(toml(body), encoding="utf-8")
+        with RunningSystem(configuration, folder / "piriscale.log") as system:
+            with _connected(port, system) as client:
+                _await_ready(client, system)
+                yield Bench(port, folder, configuration, system, client)
+
+
+@contextlib.contextmanager
+def _connected(port: int, system: RunningSystem) -> Iterator[ForeignClient]:
+    end = time.monotonic() + START_WITHIN_S
+    while True:
+        client = ForeignClient(port)
+        try:
+            client.__enter__()
+            break
+        except OSError:
+            assert not system.ended and time.monotonic() < end, f"did not start:\n{system.log_tail(30)}"
+            time.sleep(0.05)
+    try:
+        yield client
+    finally:
+        client.__exit__(None, None, None)
+
+
+def _await_ready(client: ForeignClient, system: RunningSystem) -> None:
+    try:
+        for component in COMPONENTS:
+            instance = NODE if component == "node_agent" else "main"
+            client.await_message(f"component/{component}/{instance}", lambda b: b["state"] == "ready")
+        client.await_message(f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0)
+    except AssertionError as error:
+        raise AssertionError(f"{error}\n{system.log_tail(40)}") from error
+
+
+def states_of(client: ForeignClient, workload: str) -> list[str]:
+    """The synchronization states a workload went through."""
+    return [body["sync_state"] for body in client.heard(f"resources/state/{NODE}/{workload}")]
+
+
+def pretty(body: Any) -> str:
+    """For messages of failing tests."""
+    return json.dumps(body, indent=1, default=str)

@@ -1,0 +1,92 @@
+"""A client that knows nothing of piriscale's code: topics and messages as the documents give them."""
+
+import itertools
+import json
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import msgpack
+
+from broker.plain import PlainClient
+
+Body = dict[str, Any]
+_numbers = itertools.count(1)
+
+
+class ForeignClient(PlainClient):
+    """Hears everything, remembers it, and says what a test wants."""
+
+    def __init__(self, port: int, *, mqtt5: bool = False, packed: bool = False) -> None:
+        super().__init__(
+            "127.0.0.1", port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5
+        )
+        self._packed = packed
+        self._news = threading.Condition()
+        self._heard: list[tuple[str, bytes]] = []
+        self.retained: dict[str, Body] = {}
+
+    def _hear(self, topic: str, payload: bytes, _retained: bool) -> None:
+        with self._news:
+            self._heard.append((topic, payload))
+            self._news.notify_all()
+
+    def say(self, topic: str, body: Body | bytes, *, qos: int = 1) -> None:
+        """Publish a map in this client's format, or bytes as they are."""
+        if isinstance(body, dict):
+            body = msgpack.packb(body) if self._packed else json.dumps(body).encode()
+        self.publish(topic, body, qos)
+
+    def mark(self) -> int:
+        """A place in what was heard, to look from."""
+        with self._news:
+            return len(self._heard)
+
+    def heard(self, topic: str, since: int = 0) -> list[Body]:
+        """Messages on one topic, decoded."""
+        with self._news:
+            found = [payload for where, payload in self._heard[since:] if where == topic and payload]
+        return [read(payload) for payload in found]
+
+    def payloads(self, topic: str, since: int = 0) -> list[bytes]:
+        """Messages on one topic, as they came."""
+        with self._news:
+            return [payload for where, payload in self._heard[since:] if where == topic]
+
+    def await_message(
+        self, topic: str, wanted: Callable[[Body], bool] = lambda _: True, *, since: int = 0, timeout_s: float = 20.0
+    ) -> Body:
+        """The first message on a topic for which `wanted` holds; fails after `timeout_s`."""
+        end = time.monotonic() + timeout_s
+        while True:
+            for body in self.heard(topic, since):
+                if wanted(body):
+                    return body
+            left = end - time.monotonic()
+            assert left > 0, f"nothing such on {topic} within {timeout_s} s; heard: {self.heard(topic, since)[-5:]}"
+            with self._news:
+                self._news.wait(min(left, 0.2))
+
+    def scale(self, node: str, workload: str, **action: Any) -> str:
+        """Ask for a scaling; the action's id."""
+        action_id = action.pop("action_id", None) or f"foreign-{next(_numbers)}-{uuid.uuid4().hex[:8]}"
+        self.say("scaling/action", {"action_id": action_id, "node": node, "workload_id": workload, **action})
+        return action_id
+
+    def final(self, action_id: str, *, timeout_s: float = 40.0) -> Body:
+        """The final status of an action."""
+        return self.await_message(
+            "scaling/status", lambda b: b["action_id"] == action_id and "outcome" in b, timeout_s=timeout_s
+        )
+
+    def state(self, node: str, workload: str, wanted: Callable[[Body], bool], *, since: int = 0) -> Body:
+        """The first state of a workload for which `wanted` holds."""
+        return self.await_message(f"resources/state/{node}/{workload}", wanted, since=since)
+
+
+def read(payload: bytes) -> Body:
+    """What a payload says, in whichever of the two formats."""
+    body: Body = json.loads(payload) if payload[:1] == b"{" else msgpack.unpackb(payload)
+    return body
