@@ -15,8 +15,9 @@ KERNEL_CPU_SHARES = 1024
 def rollback_of(turn: Turn, record: WorkloadRecord, target: Limits) -> tuple[Limits, frozenset[str]]:
     """What each limit of `target` becomes again should the action fail, and which of them mean "unlimited".
 
-    Per key: the last synchronized desired value if there was one, else what is in force now. Unlimited is
-    written as the node's total, since "no limit" cannot be written reliably.
+    Per key: the last synchronized desired value if there was one, else what is in force now. While an earlier
+    failure is being taken back, its rollback, since what is in force may be its failed target. Unlimited is written
+    as the node's total, since "no limit" cannot be written reliably.
     """
     node = turn.work.node(record.node)
     total = node.total if node and node.total else Amount()
@@ -26,16 +27,15 @@ def rollback_of(turn: Turn, record: WorkloadRecord, target: Limits) -> tuple[Lim
         "cpu_shares": KERNEL_CPU_SHARES,
         "cpuset_cpus": f"0-{max(1, total.cpu // MILLICORES_PER_CPU) - 1}",
     }
-    synchronized = {} if record.withheld else (record.synchronized or Limits()).asked
+    held = any(row.stage is Stage.HELD for row in turn.work.active_rows(record.key))
+    before = record.desired if held else record.synchronized
+    settled = {} if record.withheld or before is None else before.asked
     present = (record.actual or Limits()).asked
     values = {}
     unlimited = set()
     for name in target.asked:
-        values[name] = synchronized.get(name, present.get(name, whole[name]))
-        if name in synchronized:
-            was_unlimited = name in record.unlimited
-        else:
-            was_unlimited = name not in present or name in record.unlimited
+        values[name] = settled.get(name, present.get(name, whole[name]))
+        was_unlimited = name in record.unlimited if name in settled else name not in present
         if was_unlimited and name in ("cpu_limit", "memory_limit"):
             unlimited.add(name)
     return Limits(**values), frozenset(unlimited)
