@@ -61,6 +61,8 @@ class BrokerSettings(_Section):
 
     url: str | None = None
     port: Annotated[int, Field(ge=1, le=65_535)] = 1883
+    data_dir: Path | None = None
+    """Where the managed one keeps its messages; by default a folder per port in the state directory."""
     tls: TlsSettings | None = None
     username: str | None = None
     password_file: Path | None = None

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
+from urllib.parse import quote
 
 _log = logging.getLogger(__name__)
 
@@ -120,6 +121,18 @@ class Database:
     def close(self) -> None:
         """Close the file; everything committed is on disk."""
         self._connection.close()
+
+
+def read_rows(path: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
+    """Rows of a SELECT on the file of another process, which is neither written nor set aside.
+
+    Raises StorageError when it cannot be read.
+    """
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as connection:
+            return connection.execute(statement, values).fetchall()
+    except sqlite3.Error as error:
+        raise StorageError(f"{path}: {error}") from error
 
 
 class _UnusableError(Exception):

@@ -23,6 +23,7 @@ EVERY_KEY = """
 [broker]
 url = "mqtts://broker.car:8884"
 port = 2883
+data_dir = "/var/lib/broker"
 username = "piriscale"
 password_file = "/etc/piriscale/password"
 topic_prefix = "fleet/car-7"
@@ -143,7 +144,7 @@ def test_every_key_can_be_set_and_arrives(tmp_path: Path) -> None:
     ("text", "told"),
     [
         ("blah = 1", "blah: no such key; allowed here: broker, node_agent, monitoring"),
-        ("[broker]\nhost = 'x'", "broker.host: no such key; allowed here: url, port, tls"),
+        ("[broker]\nhost = 'x'", "broker.host: no such key; allowed here: url, port, data_dir, tls"),
         ("[broker.tls]\nca_file = '/a'\nca = 1", "broker.tls.ca: no such key; allowed here: ca_file, cert_file"),
         ("[[policy]]\nmaxx = 1", "policy.0.maxx: no such key; allowed here: workload, cpu_percent"),
         ("[[policy]]\nmax = {gpu = 1}", "policy.0.max.gpu: no such key; allowed here: cpu, memory"),

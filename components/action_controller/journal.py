@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from components.storage import Database
+from components.storage import Database, read_rows
 from schemas.message import Wire
 from schemas.scaling import ScalingAction, ScalingStatus
 
@@ -26,6 +26,9 @@ _MIGRATIONS: Final = (
     );
     CREATE INDEX actions_by_end ON actions (final_ms);
     """,
+)
+_HISTORY: Final = (
+    "SELECT final_ms, final, wire FROM actions WHERE final IS NOT NULL ORDER BY final_ms DESC, seq DESC LIMIT ?"
 )
 KEEP_FINAL_MS: Final = 24 * 3600 * 1000
 
@@ -91,11 +94,7 @@ class Journal:
 
     def history(self, limit: int) -> list[tuple[int, ScalingStatus]]:
         """The latest final statuses, newest first, each with the time it ended (UTC epoch ms)."""
-        rows = self._database.query(
-            "SELECT final_ms, final, wire FROM actions WHERE final IS NOT NULL ORDER BY final_ms DESC LIMIT ?",
-            limit,
-        )
-        return [(int(str(ended)), _final(body, wire)) for ended, body, wire in rows]
+        return _endings(self._database.query(_HISTORY, limit))
 
     def prune(self, now_ms: int) -> None:
         """Forget what ended more than a day ago."""
@@ -105,6 +104,18 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._database.close()
+
+
+def read_history(path: Path, limit: int) -> list[tuple[int, ScalingStatus]]:
+    """The same as `Journal.history`, from beside a running ActionController: nothing is written or set aside.
+
+    Raises StorageError when the file cannot be read.
+    """
+    return _endings(read_rows(path, _HISTORY, limit))
+
+
+def _endings(rows: list[tuple[object, ...]]) -> list[tuple[int, ScalingStatus]]:
+    return [(int(str(ended)), _final(body, wire)) for ended, body, wire in rows]
 
 
 def _wire(text: object) -> Wire | None:

@@ -71,7 +71,7 @@ class Dispatcher:
 
     def connected(self, event: Connected) -> None:
         """Say everything that is retained, and then that we are ready."""
-        _log.info("connected", extra={"session_present": event.session_present})
+        _log.debug("connected", extra={"session_present": event.session_present})
         if self._first_outputs:
             self.publish(self._first_outputs)
         self._first_outputs = None

@@ -1,0 +1,1 @@
+"""The command `piriscale`: puts the components together, and speaks for people on the bus."""

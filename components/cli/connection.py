@@ -1,0 +1,180 @@
+"""How a command reaches the broker, and a session of its own on it."""
+
+import os
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from broker.bus import BusEvent, Connected, Deliver, Delivery, Disconnected, Identity, Subscription
+from broker.client import MqttBus
+from broker.options import BrokerOptions, TlsFiles
+from components.cli.errors import CliError, UsageError
+from components.settings import BrokerSettings
+from components.shell.inbox import Inbox
+from components.shell.shell import Connect
+from schemas.codec import Cleared, Decoded, clear, decode, encode
+from schemas.message import Message
+from schemas.topics import topic_of
+
+CONNECT_WITHIN_S: Final = 10.0
+QUIET_S: Final = 0.3
+"""Retained messages have all come when none came for so long."""
+COLLECT_WITHIN_S: Final = 10.0
+
+
+def options_of(settings: BrokerSettings) -> BrokerOptions:
+    """How to reach the configured broker. Raises UsageError when the password file cannot be read."""
+    host, port, secure = settings.address
+    tls = None
+    if settings.tls is not None:
+        tls = TlsFiles(settings.tls.ca_file, settings.tls.cert_file, settings.tls.key_file)
+    elif secure:
+        raise UsageError("broker.url is mqtts://, so [broker.tls] ca_file must name the file of who is trusted")
+    return BrokerOptions(
+        host=host,
+        port=port,
+        tls=tls if secure else None,
+        username=settings.username,
+        password=_password(settings),
+        topic_prefix=settings.topic_prefix,
+    )
+
+
+def _password(settings: BrokerSettings) -> str | None:
+    if settings.password_file is None:
+        return None
+    try:
+        return settings.password_file.read_text(encoding="utf-8").rstrip("\r\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"broker.password_file = {str(settings.password_file)!r}: {error}") from error
+
+
+def connector(options: BrokerOptions) -> Connect:
+    """What gives each component its own connection."""
+
+    def connect(identity: Identity, deliver: Deliver) -> MqttBus:
+        return MqttBus(options, identity, deliver)
+
+    return connect
+
+
+@dataclass(frozen=True)
+class Heard:
+    """One message that came."""
+
+    topic: str
+    payload: bytes
+    retained: bool
+
+    @property
+    def decoded(self) -> Decoded:
+        """What it says."""
+        return decode(self.topic, self.payload)
+
+
+class Session:
+    """A short-lived connection of a command, clean and under a name that nobody else has.
+
+    Used as a context manager; entering it connects, or raises CliError.
+    """
+
+    def __init__(self, settings: BrokerSettings, subscriptions: Sequence[Subscription]) -> None:
+        self._options = options_of(settings)
+        self._inbox = Inbox()
+        client_id = f"piriscale-cli-{os.getpid()}-{uuid.uuid4().hex[:8]}"
+        self._bus = connector(self._options)(Identity(client_id, tuple(subscriptions)), self._inbox.deliver)
+        self.connected = False
+        self.connections = 0
+
+    def __enter__(self) -> Self:
+        """Connect. Raises CliError when that is not possible."""
+        self._bus.start()
+        try:
+            self._connect()
+        except BaseException:
+            self._bus.stop(drain_s=0)
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Disconnect, after all that was published has been acknowledged."""
+        self._bus.stop()
+
+    @property
+    def dropped(self) -> int:
+        """Messages that came faster than they were read, and were lost."""
+        return self._bus.counts.dropped_in
+
+    @property
+    def refused(self) -> int:
+        """Publications that the broker refused."""
+        return self._bus.counts.negative_acks
+
+    def publish(self, message: Message) -> None:
+        """Send a message, stamped with what its author left out."""
+        stamp = {"id": message.id or uuid.uuid4().hex, "ts": time.time_ns() // 1_000_000, "source": "cli"}
+        self._bus.publish(encode(message.model_copy(update=stamp)))
+
+    def clear(self, cleared: Cleared) -> None:
+        """Delete a retained topic."""
+        self._bus.publish(clear(cleared))
+
+    def receive(self, timeout_s: float) -> Heard | None:
+        """The next message, or None after `timeout_s` or when the connection changed.
+
+        Raises CliError when the connection is lost for good.
+        """
+        event = self._inbox.take(timeout_s)
+        if not isinstance(event, Delivery):
+            self._note(event)
+            return None
+        self._bus.ack(event)
+        return Heard(event.topic, event.payload, event.retained)
+
+    def until(self, deadline: float) -> Iterator[Heard]:
+        """Messages as they come, until a moment of the monotonic clock."""
+        while (left_s := deadline - time.monotonic()) > 0:
+            heard = self.receive(left_s)
+            if heard is not None:
+                yield heard
+
+    def retained(self) -> Iterator[Heard]:
+        """All retained messages of the subscriptions, and what else comes meanwhile; ends when it is quiet."""
+        deadline = time.monotonic() + COLLECT_WITHIN_S
+        quiet_from = time.monotonic() + QUIET_S
+        while (left_s := min(quiet_from, deadline) - time.monotonic()) > 0:
+            heard = self.receive(left_s)
+            if heard is None:
+                continue
+            if heard.retained:
+                quiet_from = time.monotonic() + QUIET_S
+            yield heard
+
+    def _connect(self) -> None:
+        deadline = time.monotonic() + CONNECT_WITHIN_S
+        while not self.connected:
+            event = self._inbox.take(deadline - time.monotonic())
+            if event is None:
+                raise CliError(f"the broker {self._options} does not answer; see `piriscale doctor`")
+            self._note(event)
+            if isinstance(event, Disconnected):
+                raise CliError(f"{event.reason}; `piriscale up` starts a broker, `piriscale doctor` tells more")
+
+    def _note(self, event: BusEvent | object) -> None:
+        if isinstance(event, Connected):
+            self.connected = True
+            self.connections += 1
+        elif isinstance(event, Disconnected):
+            self.connected = False
+            if event.fatal:
+                raise CliError(event.reason)
+
+
+def subscriptions_to(*messages: type[Message], qos: int = 1) -> tuple[Subscription, ...]:
+    """Subscriptions to all topics of these messages."""
+    return tuple(Subscription(topic_of(message).filter(), qos) for message in messages)

@@ -1,0 +1,111 @@
+"""`status`: the whole system at a glance."""
+
+import json
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from components.cli.connection import Session, subscriptions_to
+from components.cli.errors import EXIT_OK
+from components.cli.overview import HEARD, Overview, attention
+from components.cli.screen import ago, console, describe, describe_actual, styled, table
+from components.settings import Settings
+from schemas.limits import Amount
+from schemas.topics import Role
+
+ATTENTION_MAX: Final = 20
+
+
+def show_status(settings: Settings, *, as_json: bool) -> int:
+    """Collect what is retained and show it. Returns the exit code."""
+    seen = Overview()
+    with Session(settings.broker, subscriptions_to(*HEARD)) as session:
+        for heard in session.retained():
+            seen.hear(heard.decoded)
+    if as_json:
+        print(json.dumps(seen.document(), ensure_ascii=False), flush=True)
+    else:
+        show(seen, console())
+    return EXIT_OK
+
+
+def show(seen: Overview, screen: Console) -> None:
+    """Print what needs attention first, then nodes, workloads, actions and components."""
+    wrong = attention(seen)
+    if wrong:
+        screen.print(
+            f"✗ {len(wrong)} {'things need' if len(wrong) > 1 else 'thing needs'} attention", style="bold red"
+        )
+        for text in wrong[:ATTENTION_MAX]:
+            screen.print(f"  {text}", soft_wrap=True)
+        if len(wrong) > ATTENTION_MAX:
+            screen.print(f"  and {len(wrong) - ATTENTION_MAX} more")
+    else:
+        screen.print("✓ all is well", style="bold green")
+    for part in (_nodes, _workloads, _actions, _components):
+        screen.print()
+        part(seen, screen)
+
+
+def _nodes(seen: Overview, screen: Console) -> None:
+    rows = table("NODE", "AGENT", "AVAILABLE", "ALLOCATED", "RESERVED", "TOTAL", "RUNTIME", title="nodes")
+    for node, capacity in sorted(seen.nodes.items()):
+        agent = seen.components.get((Role.NODE_AGENT, node))
+        state = str(agent.state) if agent else "unknown"
+        amounts = (capacity.available, capacity.allocated, capacity.reserved, capacity.total)
+        rows.add_row(node, Text(state, styled(state)), *map(_amount, amounts), _runtime(seen, node))
+    screen.print(rows if seen.nodes else "no nodes")
+
+
+def _runtime(seen: Overview, node: str) -> str:
+    info = seen.infos.get(node)
+    if info is None:
+        return ""
+    if info.simulated:
+        return "simulated"
+    rootless = ", rootless" if info.rootless else ""
+    return f"Podman {info.podman_version}, cgroup v{info.cgroup_version}{rootless}"
+
+
+def _amount(amount: Amount) -> str:
+    return f"{amount.cpu}m {amount.memory}Mi"
+
+
+def _workloads(seen: Overview, screen: Console) -> None:
+    rows = table("NODE", "WORKLOAD", "STATE", "DESIRED", "ACTUAL", "SINCE", title="workloads")
+    for (node, name), state in sorted(seen.workloads.items()):
+        shown = Text(state.sync_state, styled(state.sync_state))
+        if state.desired is None and state.generation == 0:
+            shown = Text("not managed", "dim")
+        rows.add_row(
+            node,
+            name,
+            shown,
+            describe(state.desired),
+            describe_actual(state.actual, state.desired),
+            ago(state.since),
+        )
+    screen.print(rows if seen.workloads else "no workloads")
+
+
+def _actions(seen: Overview, screen: Console) -> None:
+    rows = table("ACTION", "NODE", "WORKLOAD", "STATE", "PHASE", "MESSAGE", title="actions seen just now")
+    for action in seen.actions.values():
+        state = action.outcome or action.state
+        rows.add_row(
+            action.action_id,
+            action.node,
+            action.workload_id,
+            Text(state, styled(state)),
+            action.phase,
+            action.message,
+        )
+    screen.print(rows if seen.actions else "no action was seen just now; see `piriscale history`")
+
+
+def _components(seen: Overview, screen: Console) -> None:
+    rows = table("COMPONENT", "INSTANCE", "STATE", "VERSION", title="components")
+    for (component, instance), status in sorted(seen.components.items()):
+        rows.add_row(component, instance, Text(status.state, styled(status.state)), status.version)
+    screen.print(rows if seen.components else "no components")

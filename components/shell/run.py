@@ -1,0 +1,99 @@
+"""Several components in one process: each its own connection, inbox and worker; one end for all."""
+
+import logging
+import queue
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from components.component import Component
+from components.shell.counters import new_registry
+from components.shell.http import HealthServer
+from components.shell.inbox import Inbox
+from components.shell.shell import Connect, Shell
+from schemas.message import Wire
+
+_log = logging.getLogger(__name__)
+
+END_WITHIN_S: Final = 10.0
+"""How long all components together may take to end; then the process ends without them."""
+
+Build = Callable[[Callable[[object], None]], Component]
+"""Makes a component that may post items into its own inbox from its own threads."""
+
+
+class Process:
+    """The components of this process."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        topic_prefix: str = "",
+        wire: Wire = Wire.MSGPACK,
+        metrics_port: int | None = None,
+        also: Callable[[], str | None] = lambda: None,
+    ) -> None:
+        """`metrics_port` 0 takes a free one, None serves nothing. `also` tells of trouble beside the components.
+
+        Raises PortTakenError.
+        """
+        self.shells: list[Shell] = []
+        self._connect = connect
+        self._topic_prefix = topic_prefix
+        self._wire = wire
+        self._also = also
+        self._ends: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+        self._http = None
+        if metrics_port is not None:
+            self._http = HealthServer(metrics_port, new_registry(self.shells), self.problems)
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where /metrics and /healthz are; None: nowhere."""
+        return self._http.port if self._http else None
+
+    def add(self, build: Build) -> Component:
+        """Make a component and its shell. Raises what `build` raises."""
+        inbox = Inbox()
+        component = build(inbox.post)
+        shell = Shell(
+            component,
+            inbox,
+            self._connect,
+            topic_prefix=self._topic_prefix,
+            wire=self._wire,
+            on_end=lambda: self._ends.put(f"{shell.name}: {shell.fatal}"),
+        )
+        self.shells.append(shell)
+        return component
+
+    def problems(self) -> list[str]:
+        """What is wrong, one text each; none: all is well."""
+        texts: Iterable[str | None] = (self._also(), *(shell.problem for shell in self.shells))
+        return [text for text in texts if text]
+
+    def start(self) -> None:
+        """Let all components work."""
+        if self._http:
+            self._http.start()
+        for shell in self.shells:
+            shell.start()
+
+    def end(self, why: str | None = None) -> None:
+        """Let `wait` return; safe to call from a signal handler and from any thread."""
+        self._ends.put(why)
+
+    def wait(self) -> str | None:
+        """Wait for the end: None when it was asked for, else why a component ended by itself."""
+        return self._ends.get()
+
+    def stop(self) -> bool:
+        """Let all components finish what they do and say goodbye. False when one did not end in time."""
+        for shell in self.shells:
+            shell.stop()
+        hanging = [shell.name for shell in self.shells if not shell.join(END_WITHIN_S)]
+        if self._http:
+            self._http.stop()
+        if hanging:
+            _log.error("did not end within %s s: %s", END_WITHIN_S, ", ".join(hanging))
+        return not hanging
