@@ -17,7 +17,9 @@ LINES_MAX = 350
 LOWER_LAYERS = {"schemas": set[str](), "broker": {"schemas"}, "components": {"schemas", "broker"}}
 """What each layer may import of ours, besides itself."""
 
-PARTS = {role.value for role in Role} & {path.name for path in (ROOT / "components").iterdir() if path.is_dir()}
+PARTS = {role.value for role in Role if role is not Role.CLI} & {
+    path.name for path in (ROOT / "components").iterdir() if path.is_dir()
+}
 """The components proper; what else lies in components/ is shared by them, or puts them together."""
 
 ASSEMBLY = "components.cli"
