@@ -44,7 +44,9 @@ class Journal:
         values = (action.action_id, action.model_dump_json(exclude_none=True), action.wire, now_ms)
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT INTO actions (action_id, action, wire, accepted_ms) VALUES (?, ?, ?, ?)", values
+                "INSERT INTO actions (action_id, action, wire, accepted_ms) VALUES (?, ?, ?, ?) "
+                "ON CONFLICT (action_id) DO NOTHING",  # a second instance, started by mistake, took it first
+                values,
             )
 
     def end(self, action: ScalingAction, final: ScalingStatus, accepted_ms: int, now_ms: int) -> None:
