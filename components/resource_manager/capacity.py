@@ -31,7 +31,9 @@ def allocated(record: WorkloadRecord, rows: Iterable[ActionRow]) -> Amount:
     if record.dormant:
         return Amount()
     active = [row for row in rows if row.counts]
-    sources = [_counted(record.actual or Limits(), record, record.unlimited, unset_is_use=True)]
+    # While an action replaces "unlimited", the node's total that was written for it is still in force.
+    in_force = record.unlimited.union(*(row.rollback_unlimited for row in active))
+    sources = [_counted(record.actual or Limits(), record, in_force, unset_is_use=True)]
     if record.desired is not None and not record.withheld:
         sources.append(_counted(record.desired, record, record.unlimited))
     for row in active:
