@@ -49,10 +49,10 @@ def _judge(turn: Turn, told: ActualReport) -> dict[str, Any]:
     record = turn.work.workload((told.node, told.workload_id))
     if record is not None:
         record = observe_report(turn, record, told)
-    if row is not None:
-        return _judge_action(turn, told, row)
     if record is not None and record.reconcile and record.reconcile.action_id == told.action_id:
         return _judge_reconcile(turn, told, record)
+    if row is not None:
+        return _judge_action(turn, told, row)
     text = "this action is not in the ledger; what it did is judged by the next snapshot"
     names = {"action_id": told.action_id, "node": told.node, "workload": told.workload_id}
     unknown = ActionRow(**names, stage=Stage.CLOSED, attempt=told.attempt)
