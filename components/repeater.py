@@ -45,6 +45,11 @@ class Repeater:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._waiting
 
+    def __copy__(self) -> "Repeater":
+        same = Repeater()
+        same._waiting, same._heap, same._pushed = dict(self._waiting), list(self._heap), self._pushed
+        return same
+
     def send(self, key: Hashable, message: Message, now: float, *, first_s: float = FIRST_REPEAT_S) -> Message:
         """Remember the request, in place of an earlier one with this key, and return it to be published."""
         self._schedule(key, _Waiting(message, first_s, now + first_s))

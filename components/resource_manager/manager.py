@@ -1,6 +1,7 @@
 """ResourceManager: the component. Each handler is one turn over the ledger; the rules are in modules beside."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from broker.bus import Subscription
@@ -95,8 +96,7 @@ class ResourceManager:
     def connected(self, now: Instant) -> list[Output]:
         """Say everything retained again, repeat what is open, and ask every agent what runs."""
         out: list[Output] = [r.view() for r in self._ledger.workloads.values() if not r.dormant]
-        with self._ledger.work() as work:
-            turn = Turn(work, self._live, self._settings, now)
+        with self._turn(now) as turn:
             self._live.capacities.clear()
             for node in self._ledger.nodes:
                 turn.touch(node)
@@ -111,8 +111,7 @@ class ResourceManager:
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
         """Do one turn. Raises StorageError when its changes could not be written; then nothing changed."""
-        with self._ledger.work() as work:
-            turn = Turn(work, self._live, self._settings, now)
+        with self._turn(now) as turn:
             self._handlers[type(item)](turn, item)
             out = turn.finish()
         self._trouble = None
@@ -138,19 +137,30 @@ class ResourceManager:
             return out
         self._next_housekeeping = now.monotonic + HOUSEKEEPING_S
         try:
-            with self._ledger.work() as work:
-                turn = Turn(work, self._live, self._settings, now)
+            with self._turn(now) as turn:
                 leases.expire(turn)
                 observation.expire_absent(turn)
                 drift.judge_withheld(turn)
                 self._try_again(turn)
-                out += turn.finish()
+                due = turn.finish()
+            out += due
             if now.monotonic >= self._next_prune:
                 self._next_prune = now.monotonic + PRUNE_S
                 self._ledger.prune(now.epoch_ms)
         except StorageError as error:
             self._trouble = str(error)
         return out
+
+    @contextlib.contextmanager
+    def _turn(self, now: Instant) -> Iterator[Turn]:
+        """Change ledger and process state together, or neither. Raises StorageError."""
+        before = self._live.copy()
+        try:
+            with self._ledger.work() as work:
+                yield Turn(work, self._live, self._settings, now)
+        except BaseException:
+            self._live = before
+            raise
 
     def close(self) -> None:
         """Close the ledger."""

@@ -1,5 +1,6 @@
 """One turn of ResourceManager: a unit of work, the time, the rules in force, and what is to be said at its end."""
 
+import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -57,6 +58,10 @@ class Live:
     """Deletions of retained states that we published and whose echo has not come."""
     drifts: Counter[tuple[str, str]] = field(default_factory=Counter)
     reconciles: Counter[str] = field(default_factory=Counter)
+
+    def copy(self) -> "Live":
+        """The same, to return to when a turn could not be written down."""
+        return Live(**{name: copy.copy(value) for name, value in vars(self).items()})
 
 
 class Turn:
