@@ -1,0 +1,343 @@
+"""The twelve invariants of the protocol as predicates, checked after every step against what really is so.
+
+Each check derives its truth anew, from the kernel, the records and the frames; none calls the code it checks.
+"""
+
+import sqlite3
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, Final
+
+from components.action_controller.controller import ActionController
+from components.action_controller.task import Task
+from components.component import Output
+from components.resource_manager.manager import ResourceManager
+from components.resource_manager.records import ActionRow, Key, Stage, WorkloadRecord
+from schemas.codec import Cleared, Frame, decode
+from schemas.enums import ActionOutcome, DesiredOperation, Phase, SyncState, Verdict
+from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
+from schemas.resources import DesiredReply, DesiredRequest, ResourceState, ValidateReply, ValidateRequest
+from schemas.scaling import ScalingStatus
+from tests.simulation.kernel import Truth, Witness, Write
+from tests.simulation.processes import Process, Watcher
+from tests.simulation.world import Violation
+
+if TYPE_CHECKING:
+    from tests.simulation.system import System
+
+LATE_S: Final = 2.0
+"""How late a lease may be ended: ticks are not exact."""
+_WORKING: Final = (Phase.RECORDING, Phase.UPDATING, Phase.CONFIRMING)
+_GRANTS: Final = ("resources/validate/reply", "resources/desired/reply")
+
+
+def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]:
+    """allocated(w) of the protocol, CPU and memory: max over desired, actual, and target and rollback of rows."""
+    if record.dormant:
+        return 0, 0
+    in_force = record.unlimited.union(*(row.rollback_unlimited for row in rows))
+    counted = [(record.actual or Limits(), in_force, True)]
+    if record.desired is not None and not record.withheld:
+        counted.append((record.desired, record.unlimited, False))
+    for row in rows:
+        counted.append((row.target, frozenset(), False))
+        counted.append((row.rollback, row.rollback_unlimited, False))
+    cpu = memory = 0
+    for limits, unlimited, absent_is_use in counted:
+        wanted, use = limits.cpu_limit, record.usage.cpu
+        cpu = max(cpu, use if "cpu_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0)
+        wanted, use = limits.memory_limit, record.usage.memory
+        memory = max(memory, use if "memory_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0)
+    return cpu, memory
+
+
+def same_final(one: ScalingStatus, other: ScalingStatus) -> bool:
+    """Whether two final statuses say the same."""
+    return (one.outcome, one.reason, one.message) == (other.outcome, other.reason, other.message)
+
+
+class Monitor(Watcher, Witness):
+    """Looks on at every step."""
+
+    def __init__(self, system: "System") -> None:
+        self.system = system
+        self.ledger: Any = None
+        self.generations: dict[Key, int] = defaultdict(int)
+        """Highest ever recorded."""
+        self.images: dict[tuple[Key, int], str] = {}
+        self.rows: dict[str, ActionRow] = {}
+        """Every row as it was last seen."""
+        self.retired: dict[Key, set[int]] = defaultdict(set)
+        """Generations whose rollback was confirmed."""
+        self.finals: dict[str, ScalingStatus] = {}
+        self.excused: set[str] = set()
+        """Actions that were known when a ledger or journal was lost."""
+        self.heard_of: set[str] = set()
+        self.ledger_lost_at: float | None = None
+        self.checked = 0
+        self._last_write: dict[tuple[str, str, int], tuple[tuple[int, int], Any]] = {}
+        self._leases: dict[tuple[int, int, str], float] = {}
+        self._before: tuple[dict[Key, WorkloadRecord], dict[str, ActionRow]] = ({}, {})
+
+    def fail(self, invariant: str, text: str) -> None:
+        """Say that an invariant does not hold."""
+        raise Violation(invariant, text)
+
+    # Around the steps of processes.
+
+    def before(self, process: Process, item: object) -> None:
+        """Keep what a turn of ResourceManager may change."""
+        if isinstance(process.component, ResourceManager):
+            self.ledger = process.component.ledger
+            self._before = dict(self.ledger.workloads), dict(self.ledger._active_rows)
+
+    def after(self, process: Process, item: object, outputs: list[Output]) -> None:
+        """Judge what a step changed."""
+        self.checked += 1
+        if isinstance(process.component, ResourceManager):
+            self._after_turn(process, item, outputs)
+        elif isinstance(process.component, ActionController):
+            self._one_running_action(process.component)
+
+    def _after_turn(self, process: Process, item: object, outputs: list[Output]) -> None:
+        workloads, rows = self._before
+        changed = False
+        for key, record in self.ledger.workloads.items():
+            old = workloads.get(key)
+            if record is not old:
+                changed = True
+                self._record_changed(key, old, record, item)
+        active = self.ledger._active_rows
+        for action_id in {*rows, *active}:
+            if active.get(action_id) is not rows.get(action_id):
+                changed = True
+                self._row_changed(rows.get(action_id), active.get(action_id) or self.ledger.row(action_id))
+        self._grants(item, outputs)
+        if item == "tick":
+            self._reservations_end(process)
+        if changed:
+            self._kernel_is_covered()
+
+    def _record_changed(self, key: Key, old: WorkloadRecord | None, new: WorkloadRecord, item: object) -> None:
+        before = old.generation if old else 0
+        if new.generation != before and new.desired is not None:
+            if isinstance(item, ResourceState):
+                self.generations[key] = max(self.generations[key], new.generation)
+            elif new.generation <= self.generations[key]:
+                text = f"{key}: {new.generation} recorded after {self.generations[key]}"
+                self.fail("3 (generations increase)", text)
+            else:
+                self.images[key, new.generation] = new.image_id
+            self.generations[key] = max(self.generations[key], new.generation)
+        if old is not None and old.desired is not None and new.desired is None:
+            if not isinstance(item, Cleared) and new.image_id == old.image_id:
+                self.fail("12 (desired limits return)", f"{key}: the desired limits were dropped by {item!r}")
+        drifted = new.sync_state is SyncState.DRIFT_DETECTED
+        if drifted and (old is None or old.sync_state is not SyncState.DRIFT_DETECTED):
+            self._drift_is_real(key, new)
+
+    def _drift_is_real(self, key: Key, record: WorkloadRecord) -> None:
+        invariant = "10 (drift under the rules)"
+        if record.busy or any(row.open for row in self._rows(key)):
+            self.fail(invariant, f"{key}: judged while busy or with an open action")
+        if record.stamp <= record.confirmed_stamp and record.confirmed_generation == record.generation:
+            self.fail(invariant, f"{key}: judged from {record.stamp}, confirmed by {record.confirmed_stamp}")
+        if record.confirmed_generation != record.generation:
+            self.fail(invariant, f"{key}: generation {record.generation} was never confirmed")
+        truth = self.system.kernels[key[0]].containers_by_name.get(key[1])
+        if truth is None or not truth.running or self.ledger_lost_at is not None or record.desired is None:
+            return
+        by_us = [n for n in mismatches(record.desired, truth.limits) if n in truth.ours]
+        if by_us:
+            self.fail(invariant, f"{key}: {by_us} is drift that our own write caused: {truth.limits}")
+
+    def _row_changed(self, old: ActionRow | None, new: ActionRow) -> None:
+        self.rows[new.action_id] = new
+        if sum(row.open for row in self._rows(new.key)) > 1:
+            self.fail("5 (one open row)", f"{new.key}: {[r.action_id for r in self._rows(new.key) if r.open]}")
+        record = self.ledger.workloads.get(new.key)
+        closes = old is not None and old.stage is Stage.HELD and new.stage is Stage.CLOSED
+        if closes and record is not None and record.confirmed_generation >= new.rollback_generation > 0:
+            self.retired[new.key].add(new.generation)
+
+    def _rows(self, key: Key) -> list[ActionRow]:
+        ids = self.ledger.active.get(key, ())
+        return [self.ledger._active_rows[action_id] for action_id in sorted(ids)]
+
+    def _grants(self, item: object, outputs: list[Output]) -> None:
+        """Invariant 1: whoever rises fits."""
+        granted = any(
+            (isinstance(o, ValidateReply) and o.allowed and isinstance(item, ValidateRequest) and item.reserve)
+            or (
+                isinstance(o, DesiredReply)
+                and o.success
+                and isinstance(item, DesiredRequest)
+                and item.operation is DesiredOperation.RECORD
+            )
+            for o in outputs
+        )
+        if not granted or not isinstance(item, ValidateRequest | DesiredRequest):
+            return
+        node = self.ledger.nodes[item.node]
+        keys = [key for key in self.ledger.workloads if key[0] == item.node]
+        now = {key: allocation(self.ledger.workloads[key], self._rows(key)) for key in keys}
+        workloads, rows = self._before
+        for key in keys:
+            held = [row for row in rows.values() if row.key == key and row.counts]
+            then = allocation(workloads[key], held) if key in workloads else (0, 0)
+            reserved = self.system.settings.resource_manager.reserved.of(node.total)
+            for place, what in enumerate(("cpu", "memory")):
+                total = sum(amounts[place] for amounts in now.values()) + getattr(reserved, what)
+                if now[key][place] > then[place] and total > getattr(node.total, what):
+                    self.fail("1 (grants fit)", f"{key}: {what} {total} of {getattr(node.total, what)} allocated")
+
+    def _reservations_end(self, process: Process) -> None:
+        """Invariant 9."""
+        if self.system.storage_broken:
+            return
+        now = self.system.world.now
+        lease = self.system.settings.resource_manager.lease_s
+        for ids in self.ledger.active.values():
+            for action_id in ids:
+                row = self.ledger._active_rows[action_id]
+                if row.stage is not Stage.RESERVED:
+                    continue
+                since = self._leases.setdefault((id(process), process.life, f"{action_id}:{row.attempt}"), now)
+                if now - since > lease + LATE_S:
+                    self.fail("9 (reservations end)", f"{action_id} holds room for {now - since:.0f} s")
+
+    def _one_running_action(self, controller: ActionController) -> None:
+        """Of what names a container alike; of what names it by id and by name, the ledger lets one through."""
+        at_work = [task for task in controller.tasks if task.phase in _WORKING]
+        for named in ([t.key for t in at_work], [(t.action.node, t.name) for t in at_work if _updates(t)]):
+            if len(named) != len(set(named)):
+                self.fail("5 (one running action)", f"{sorted(named)}")
+
+    # What is said.
+
+    def said(self, process: Process, frame: Frame) -> None:
+        """Judge a frame as it leaves."""
+        if frame.topic in _GRANTS and isinstance(process.component, ResourceManager):
+            self._on_disk(decode(frame.topic, frame.payload))
+        elif frame.topic == "scaling/status":
+            status = decode(frame.topic, frame.payload)
+            if isinstance(status, ScalingStatus):
+                self.heard_of.add(status.action_id)
+                if status.action_id not in self.excused:
+                    self._one_final(status)
+
+    def _on_disk(self, reply: object) -> None:
+        """Invariant 1, second half: a grant is on disk before it is said."""
+        granted = (isinstance(reply, ValidateReply) and reply.allowed) or (
+            isinstance(reply, DesiredReply) and reply.success
+        )
+        if not granted or not isinstance(reply, ValidateReply | DesiredReply):
+            return
+        action_id = reply.in_reply_to.rsplit(":", 2)[0]
+        asked = self.system.requester.asked.get(action_id)
+        if asked is None or asked.dry_run:
+            return
+        path = self.system.path("resource_manager")
+        disk = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
+            found = disk.execute("SELECT body FROM actions WHERE action_id = ?", (action_id,)).fetchone()
+        finally:
+            disk.close()
+        row = ActionRow.model_validate_json(found[0]) if found else None
+        if row is None or (isinstance(reply, DesiredReply) and row.stage is Stage.RESERVED):
+            self.fail("1 (on disk before it is said)", f"{action_id}: granted, on disk is {row and row.stage}")
+
+    def _one_final(self, status: ScalingStatus) -> None:
+        """Invariant 6."""
+        known = self.finals.get(status.action_id)
+        if not status.final:
+            if known is not None:
+                self.fail("6 (one final status)", f"{status.action_id}: {status.phase} after {known.outcome}")
+            return
+        if known is not None and not same_final(known, status):
+            text = f"{status.action_id}: {known.outcome} {known.reason}, then {status.outcome} {status.reason}"
+            self.fail("6 (one final status)", text)
+        self.finals.setdefault(status.action_id, status)
+        self._final_is_verdict(status)
+
+    def _final_is_verdict(self, status: ScalingStatus) -> None:
+        row = self.rows.get(status.action_id)
+        if row is None or row.generation == 0 or self.ledger_lost_at is not None:
+            return
+        wanted = (
+            (ActionOutcome.COMPLETED,)
+            if row.verdict is Verdict.SYNCHRONIZED
+            else (ActionOutcome.FAILED, ActionOutcome.INCONSISTENT)
+        )
+        if row.verdict is None or status.outcome not in wanted:
+            self.fail("6 (final is the verdict)", f"{row.action_id}: {status.outcome}, verdict {row.verdict}")
+
+    # The kernel.
+
+    def write_begins(self, write: Write) -> None:
+        """Invariants 4, 8 and 12 when a write enters the runtime."""
+        kernel = self.system.kernels[write.node]
+        order, truth = write.order, write.truth
+        key = (write.node, truth.name)
+        self.system.world.note(
+            "kernel {}: write begins on {}: {} by {}", write.node, truth.name, write.changes, order
+        )
+        others = [w for w in kernel.writing if w.truth is truth and w is not write]
+        if others:
+            self.fail("4 (one write at a time)", f"{key}: {write.changes} while {others[0].changes} is under way")
+        if order is None or order.generation is None:
+            return
+        assert kernel.process is not None
+        place = (*key, kernel.process.component.boot_id)
+        rank = (order.generation, order.attempt)
+        last = self._last_write.get(place)
+        if last is not None and last[1] is not order and rank <= last[0]:
+            self.fail("4 (writes in order)", f"{key}: {rank} after {last[0]}")
+        self._last_write[place] = (rank, order)
+        if order.generation in self.retired[key]:
+            self.fail("8 (no write after its rollback)", f"{key}: {rank} was rolled back")
+        image = self.images.get((key, order.generation))
+        if image and image != truth.image:
+            self.fail("12 (another image gets nothing)", f"{key}: {rank} was for {image}, this is {truth.image}")
+        self._kernel_is_covered()
+
+    def kernel_changed(self, node: str, truth: Truth) -> None:
+        """Invariant 2, when something takes effect."""
+        self._kernel_is_covered()
+
+    def _kernel_is_covered(self) -> None:
+        """Invariant 2: what is in force through us, or may come into force, is allocated."""
+        if self.ledger is None or self._rebuilding():
+            return
+        for node, kernel in self.system.kernels.items():
+            for truth in kernel.containers_by_name.values():
+                if truth.running and (truth.ours or kernel.writing):
+                    forced = [truth.limits.only(set(truth.ours))]
+                    forced += [w.changes for w in kernel.writing if w.truth is truth and _commanded(w)]
+                    self._covers((node, truth.name), forced)
+
+    def _covers(self, key: Key, forced: list[Limits]) -> None:
+        record = self.ledger.workloads.get(key)
+        has = allocation(record, self._rows(key)) if record is not None else (0, 0)
+        for limits in forced:
+            cpu, memory = limits.cpu_limit or 0, limits.memory_limit or 0
+            unlimited = record.unlimited if record else frozenset()
+            for row in self._rows(key):
+                unlimited |= row.rollback_unlimited
+            short = cpu > has[0] + CPU_TOLERANCE_MILLICORES and "cpu_limit" not in unlimited
+            short |= memory > has[1] + MEMORY_TOLERANCE_MIB and "memory_limit" not in unlimited
+            if short:
+                self.fail("2 (the kernel is covered)", f"{key}: {limits} in force or under way, allocated {has}")
+
+    def _rebuilding(self) -> bool:
+        """Whether a lost ledger may not have seen everything again."""
+        lease = self.system.settings.resource_manager.lease_s
+        return self.ledger_lost_at is not None and self.system.world.now < self.ledger_lost_at + 2 * lease
+
+
+def _updates(task: Task) -> bool:
+    return task.phase is Phase.UPDATING and task.reconcile is None
+
+
+def _commanded(write: Write) -> bool:
+    return write.order is not None and write.order.generation is not None
+
