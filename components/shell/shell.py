@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from broker.bus import Bus, BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
+from broker.frames import matches
 from components.component import Booted, Component, Observable, Parallel
 from components.shell.calls import CALLS_AT_ONCE, CallPool
 from components.shell.counters import Counters
@@ -56,17 +57,6 @@ def client_id_of(role: Role, instance: str, topic_prefix: str = "") -> str:
     return f"piriscale-{vehicle}{role}-{instance}"
 
 
-def covers(pattern: str, topic: str) -> bool:
-    """Whether a subscription filter takes a topic (that does not begin with $)."""
-    levels = topic.split("/")
-    for position, level in enumerate(pattern.split("/")):
-        if level == "#":
-            return True
-        if position >= len(levels) or level not in ("+", levels[position]):
-            return False
-    return len(pattern.split("/")) == len(levels)
-
-
 class Shell:
     """Runs one component until it is stopped, or until its connection is refused for good.
 
@@ -92,7 +82,7 @@ class Shell:
         boot_id = component.boot_id if isinstance(component, Booted) else now().epoch_ms
         self._status = OwnStatus(component.role, component.instance, boot_id)
         wanted = tuple(component.subscriptions())
-        wants_status = any(covers(one.filter, self._status.topic) for one in wanted)
+        wants_status = any(matches(one.filter, self._status.topic) for one in wanted)
         own = () if wants_status else (Subscription(self._status.topic),)
         self._bus = connect(
             Identity(

@@ -5,14 +5,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-import pytest
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
 from broker.bus import BusEvent, Disconnected, Identity, Subscription
 from components.component import Call, CallFailed, Output
 from components.shell.inbox import Inbox
-from components.shell.shell import Shell, client_id_of, covers
+from components.shell.shell import Shell, client_id_of
 from schemas.codec import decode
 from schemas.enums import ConnectionState
 from schemas.operations import ComponentStatus
@@ -320,18 +319,3 @@ def test_a_full_inbox_refuses_metrics_but_never_requests() -> None:
     inbox.post("lost")
     assert inbox.dropped_posts == 1
     assert len(inbox) == 3
-
-
-@pytest.mark.parametrize(
-    ("pattern", "topic", "taken"),
-    [
-        ("component/+/+", "component/node_agent/hpc-1", True),
-        ("component/node_agent/+", "component/resource_manager/main", False),
-        ("component/+", "component/node_agent/hpc-1", False),
-        ("component/+/+/+", "component/node_agent/hpc-1", False),
-        ("component/#", "component/node_agent/hpc-1", True),
-        ("#", "component/node_agent/hpc-1", True),
-    ],
-)
-def test_filters_cover_topics_as_in_mqtt(pattern: str, topic: str, *, taken: bool) -> None:
-    assert covers(pattern, topic) is taken
