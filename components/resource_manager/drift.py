@@ -44,7 +44,8 @@ def _may_judge(turn: Turn, record: WorkloadRecord) -> bool:
 
 
 def _heal(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
-    if record.sync_state == "SYNCHRONIZED":
+    here = (record.runtime_id, record.started_at)
+    if record.sync_state == "SYNCHRONIZED" and record.confirmed_start == here:
         return record
     return confirm(turn, record, record.stamp)
 
@@ -84,6 +85,9 @@ def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> Wor
     """Send a reconcile, to be repeated until it is reported."""
     if turn.now.monotonic < turn.live.retry_at.get(record.key, 0.0):
         return record
+    if record.fence is not None and record.fence.generation > record.generation:
+        # This ledger is an old copy: its own generation would be refused as SUPERSEDED for ever.
+        record = turn.change(record, generation=turn.work.ledger.next_generation(record), attempt=0)
     node = turn.work.node(record.node)
     fenced = record.fence.attempt if record.fence and record.fence.generation == record.generation else 0
     under_way = ReconcileRecord(

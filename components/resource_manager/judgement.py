@@ -8,7 +8,7 @@ from typing import Any, Final
 from components.repeater import request_id
 from components.resource_manager.admission import close, end_reconcile, recall, remember
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import ActionRow, Stage, WorkloadRecord
+from components.resource_manager.records import NO_START, ActionRow, Stage, WorkloadRecord
 from components.resource_manager.rollback import release_held, roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, SyncState, UpdateResult, Verdict
@@ -132,13 +132,16 @@ def confirm(turn: Turn, record: WorkloadRecord, stamp: tuple[int, int]) -> Workl
     for row in turn.work.active_rows(record.key):
         if row.stage is Stage.RECORDED and row.generation == record.generation:
             close(turn, row, Verdict.SYNCHRONIZED, None, "")
+    desired, actual = record.desired or Limits(), record.actual or Limits()
+    lost_since = record.stamp > stamp and (not record.actual_known or bool(mismatches(desired, actual)))
+    here = (record.runtime_id, record.started_at)
     record = turn.change(
         record,
         SyncEvent.CONFIRMED,
         synchronized=record.desired,
         confirmed_generation=record.generation,
         confirmed_stamp=max(stamp, record.confirmed_stamp),
-        confirmed_start=(record.runtime_id, record.started_at),
+        confirmed_start=NO_START if lost_since else here,
     )
     release_held(turn, record)
     turn.live.backoff.pop(record.key, None)

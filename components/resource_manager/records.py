@@ -16,6 +16,9 @@ Stamp = tuple[int, int]
 
 NEVER: Stamp = (0, 0)
 
+NO_START: tuple[str, int] = ("", 0)
+"""Of no container."""
+
 
 class _Record(BaseModel):
     model_config = ConfigDict(frozen=True)
@@ -62,8 +65,8 @@ class WorkloadRecord(_Record):
     """The last desired state that was confirmed."""
     confirmed_generation: int = 0
     confirmed_stamp: Stamp = NEVER
-    confirmed_start: tuple[str, int] = ("", 0)
-    """runtime_id and started_at of the container in which the present generation was confirmed."""
+    confirmed_start: tuple[str, int] = NO_START
+    """runtime_id and started_at of the container in which the present generation was confirmed and still held."""
 
     actual: Limits | None = None
     """Last known; counted even while it is not known to be still so."""

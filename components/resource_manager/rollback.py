@@ -16,8 +16,8 @@ def rollback_of(turn: Turn, record: WorkloadRecord, target: Limits) -> tuple[Lim
     """What each limit of `target` becomes again should the action fail, and which of them mean "unlimited".
 
     Per key: the last synchronized desired value if there was one, else what is in force now. While an earlier
-    failure is being taken back, its rollback, since what is in force may be its failed target. Unlimited is written
-    as the node's total, since "no limit" cannot be written reliably.
+    failure is being taken back, its rollback, since what is in force may be its failed target. Unlimited is
+    written as the node's total, since "no limit" cannot be written reliably.
     """
     node = turn.work.node(record.node)
     total = node.total if node and node.total else Amount()
