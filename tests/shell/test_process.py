@@ -1,0 +1,223 @@
+"""Components in one process, on the in-memory broker: requests, faults, take-over, the common end."""
+
+import http.client
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+
+from broker.bus import BusEvent, Delivery, Identity, Subscription
+from broker.memory import MemoryBroker, MemoryBus
+from components.component import Component, Output
+from components.shell.inbox import Inbox
+from components.shell.run import Process
+from schemas.codec import Frame, decode, encode
+from schemas.enums import ConnectionState
+from schemas.message import Message
+from schemas.operations import ComponentStatus
+from schemas.resources import ValidateReply, ValidateRequest
+from schemas.topics import Role
+from tests.shell.doubles import Probe
+
+PATIENCE_S = 5.0
+STATUS = "component/resource_manager/main"
+CLIENT_ID = "piriscale-resource_manager-main"
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(0.002)
+
+
+def answer(item: object) -> list[Output]:
+    if not isinstance(item, ValidateRequest):
+        return []
+    return [ValidateReply(in_reply_to=item.id, allowed=True, node=item.node, workload_id=item.workload_id)]
+
+
+class PersistentProbe(Probe):
+    persistent = True
+
+
+class Asker:
+    """A plain client that asks and listens."""
+
+    def __init__(self, broker: MemoryBroker) -> None:
+        self.inbox = Inbox()
+        topics = (Subscription("resources/validate/reply"), Subscription("deadletter/+", 0))
+        self.bus = MemoryBus(broker, Identity("asker", topics), self.inbox.deliver)
+        self.bus.start()
+
+    def ask(self, number: int) -> None:
+        request = ValidateRequest(id=f"r{number}", node="hpc-1", workload_id="cam")
+        self.bus.publish(encode(request))
+
+    def hear(self) -> Message:
+        deadline = time.monotonic() + PATIENCE_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            event = self.inbox.take(left_s)
+            if isinstance(event, Delivery):
+                self.bus.ack(event)
+                message = decode(event.topic, event.payload)
+                assert isinstance(message, Message)
+                return message
+        raise AssertionError("nothing was said")
+
+
+class Stage:
+    """A broker and a process on it."""
+
+    def __init__(self, *, metrics_port: int | None = None) -> None:
+        self.broker = MemoryBroker()
+        self.process = Process(self._connect, metrics_port=metrics_port, also=lambda: self.trouble)
+        self.trouble: str | None = None
+
+    def _connect(self, identity: Identity, deliver: Callable[[BusEvent], bool]) -> MemoryBus:
+        return MemoryBus(self.broker, identity, deliver)
+
+    def add(self, probe: Probe) -> Probe:
+        def build(_post: Callable[[object], None]) -> Component:
+            return probe
+
+        self.process.add(build)
+        return probe
+
+    def state(self, topic: str = STATUS) -> ConnectionState | None:
+        """What the retained status topic says."""
+        frame = self.broker.retained.get(topic)
+        said = decode(topic, frame.payload) if frame else None
+        return said.state if isinstance(said, ComponentStatus) else None
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        self.process.start()
+        try:
+            until(lambda: all(shell.up for shell in self.process.shells), "connected")
+            until(lambda: self.state() is ConnectionState.READY, "ready")
+            yield
+        finally:
+            assert self.process.stop()
+
+
+def test_a_request_is_answered_and_the_status_topic_tells_the_whole_life() -> None:
+    stage = Stage()
+    probe = stage.add(Probe(on_handle=answer))
+    asker = Asker(stage.broker)
+
+    with stage.running():
+        asker.ask(1)
+        reply = asker.hear()
+        assert isinstance(reply, ValidateReply)
+        assert reply.in_reply_to == "r1"
+
+    assert stage.state() is ConnectionState.DISCONNECTED
+    assert probe.closed == 1
+
+
+def test_requests_sent_while_a_persistent_component_was_away_are_answered_when_it_is_back() -> None:
+    stage = Stage()
+    stage.add(PersistentProbe(on_handle=answer))
+    asker = Asker(stage.broker)
+    with stage.running():
+        pass
+
+    asker.ask(1)
+    again = Process(stage._connect)
+    again.add(lambda _post: PersistentProbe(on_handle=answer))
+    again.start()
+
+    assert isinstance(asker.hear(), ValidateReply)
+    assert again.stop()
+
+
+def test_a_broker_that_forgot_everything_is_told_again() -> None:
+    stage = Stage()
+    stage.add(Probe(on_handle=answer))
+
+    with stage.running():
+        stage.broker.stop()
+        stage.broker.forget_everything()
+        until(lambda: bool(stage.process.problems()), "the loss is noticed")
+        assert "not connected to the broker" in stage.process.problems()[0]
+        stage.broker.start()
+        until(lambda: stage.state() is ConnectionState.READY, "ready again")
+        assert stage.process.problems() == []
+
+
+def test_a_will_published_while_it_lives_is_overwritten() -> None:
+    stage = Stage()
+    stage.add(Probe())
+
+    with stage.running():
+        stage.broker.drop(CLIENT_ID)
+        assert stage.state() is ConnectionState.LOST
+        stage.broker.reconnect(CLIENT_ID)
+        until(lambda: stage.state() is ConnectionState.READY, "ready again")
+        late_will = ComponentStatus(
+            component="resource_manager", instance="main", state=ConnectionState.LOST, boot_id=1
+        )
+        with_will = MemoryBus(stage.broker, Identity("late"), lambda _: True)
+        with_will.start()
+        with_will.publish(encode(late_will))
+        until(lambda: stage.state() is ConnectionState.READY, "the late will is overwritten")
+
+
+def test_rubbish_is_told_and_does_not_stop_the_next_request() -> None:
+    stage = Stage()
+    stage.add(Probe(on_handle=answer))
+    asker = Asker(stage.broker)
+
+    with stage.running():
+        asker.bus.publish(Frame("resources/validate", b"\xc1"))
+        asker.ask(2)
+        kinds = {type(asker.hear()).__name__, type(asker.hear()).__name__}
+
+    assert kinds == {"DeadLetter", "ValidateReply"}
+
+
+def test_a_second_instance_ends_the_first_and_with_it_its_whole_process() -> None:
+    stage = Stage()
+    stage.add(Probe(Role.RESOURCE_MANAGER))
+    other = stage.add(Probe(Role.ACTION_CONTROLLER))
+
+    with stage.running():
+        usurper = MemoryBus(stage.broker, Identity(CLIENT_ID), lambda _: True)
+        usurper.start()
+        why = stage.process.wait()
+
+    assert why is not None
+    assert why.startswith("resource_manager: ")
+    assert CLIENT_ID in why
+    assert other.closed == 1
+
+
+def test_an_end_that_is_asked_for_is_no_failure() -> None:
+    stage = Stage()
+    stage.add(Probe())
+
+    with stage.running():
+        stage.process.end()
+        assert stage.process.wait() is None
+
+
+def test_health_and_metrics_of_all_components_are_served_together() -> None:
+    stage = Stage(metrics_port=0)
+    stage.add(Probe(Role.RESOURCE_MANAGER))
+    stage.add(Probe(Role.ACTION_CONTROLLER)).healthy = "the journal cannot be written"
+    stage.trouble = "broker: it ended"
+
+    def get(path: str) -> tuple[int, str]:
+        with closing(http.client.HTTPConnection("127.0.0.1", stage.process.metrics_port, timeout=5)) as client:
+            client.request("GET", path)
+            response = client.getresponse()
+            return response.status, response.read().decode()
+
+    with stage.running():
+        until(lambda: len(stage.process.problems()) == 2, "both troubles are seen")
+        status, text = get("/healthz")
+        assert (status, text) == (503, "broker: it ended\naction_controller: the journal cannot be written\n")
+        _, metrics = get("/metrics")
+
+    assert 'piriscale_component_up{component="resource_manager"} 1.0' in metrics
+    assert 'piriscale_component_up{component="action_controller"} 1.0' in metrics
