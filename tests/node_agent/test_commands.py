@@ -1,0 +1,368 @@
+"""Commands: fences, repeats, turns, deadlines and settling. No old command is carried out after a newer one."""
+
+import pytest
+
+from components.component import CallFailed
+from components.node_agent.simulated import Fault
+from components.node_agent.store import MemoryStore
+from schemas.codec import BadRequest, decode
+from schemas.enums import Reason, UpdateState
+from schemas.limits import Amount, Limits
+from schemas.message import Wire
+from schemas.node import UpdateReply
+from schemas.resources import Fence
+from tests.node_agent.driver import NODE, Driver, of_type
+
+FIRST = Limits(cpu_limit=500, memory_limit=256)
+
+
+@pytest.fixture
+def driver() -> Driver:
+    driver = Driver()
+    driver.runtime.world.add("app", FIRST, usage=Amount(cpu=100, memory=64))
+    driver.runtime.world.add("other", FIRST)
+    return driver.start()
+
+
+def test_a_command_is_carried_out_and_answered_with_what_is_in_force(driver: Driver) -> None:
+    reply = driver.update(driver.command(5, cpu_limit=2000, memory_limit=512))
+    assert reply.success
+    assert driver.limits() == Limits(cpu_limit=2000, memory_limit=512)
+    assert reply.actual is not None
+    assert (reply.actual.cpu_limit, reply.actual.memory_limit) == (2000, 512)
+    assert (reply.status.actual_cpu_limit, reply.status.update_state) == (2000, UpdateState.SUCCESS)
+    assert (reply.generation, reply.attempt, reply.action_id) == (5, 1, "a5")
+    assert (reply.boot_id, reply.fence) == (7, Fence(generation=5, attempt=1))
+    assert reply.seq > driver.snapshot.seq
+
+
+def test_an_older_generation_is_refused_with_the_fence(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000))
+    reply = driver.update(driver.command(4, cpu_limit=1000, attempt=9))
+    assert (reply.success, reply.reason) == (False, Reason.SUPERSEDED)
+    assert reply.fence == Fence(generation=5, attempt=1)
+    assert driver.limits().cpu_limit == 2000
+
+
+def test_a_lower_attempt_of_the_same_generation_is_refused(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000, attempt=2))
+    assert driver.update(driver.command(5, cpu_limit=1000)).reason is Reason.SUPERSEDED
+
+
+def test_the_same_height_from_another_action_is_refused(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000))
+    assert driver.update(driver.command(5, cpu_limit=1000, action_id="other")).reason is Reason.SUPERSEDED
+
+
+def test_a_retry_with_a_higher_attempt_is_carried_out(driver: Driver) -> None:
+    driver.runtime.fault("app", Fault.FAIL)
+    assert driver.update(driver.command(5, cpu_limit=2000)).reason is Reason.RUNTIME_ERROR
+    assert driver.update(driver.command(5, cpu_limit=2000, attempt=2)).success
+
+
+def test_a_repeat_gets_the_stored_answer_and_changes_nothing(driver: Driver) -> None:
+    first = driver.update(driver.command(5, cpu_limit=2000))
+    driver.runtime.world.set_limits("app", Limits(cpu_limit=700))
+    again = driver.update(driver.command(5, cpu_limit=2000))
+    assert again.in_reply_to != first.in_reply_to
+    assert again.model_copy(update={"in_reply_to": first.in_reply_to}) == first
+    assert (driver.limits().cpu_limit, driver.runtime.updates) == (700, 1)
+
+
+def test_a_repeat_of_a_failure_gets_the_failure_again(driver: Driver) -> None:
+    driver.runtime.fault("app", Fault.FAIL)
+    driver.update(driver.command(5, cpu_limit=2000))
+    assert driver.update(driver.command(5, cpu_limit=2000)).reason is Reason.RUNTIME_ERROR
+    assert driver.runtime.updates == 1
+
+
+def test_a_repeat_of_a_running_command_says_nothing_yet_and_the_answer_names_the_newer_id(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000, request_id="first"))
+    assert driver.give(driver.command(5, cpu_limit=2000, request_id="again")) == []
+    assert len(driver.updates_waiting()) == 1
+    assert [reply.in_reply_to for reply in of_type(driver.run_updates(), UpdateReply)] == ["again"]
+
+
+def test_a_refused_command_raises_the_fence_all_the_same(driver: Driver) -> None:
+    """Otherwise the one before it could still come late and be carried out."""
+    assert driver.update(driver.command(6, cpu_limit=999_000)).reason is Reason.INFEASIBLE
+    reply = driver.update(driver.command(5, cpu_limit=2000))
+    assert (reply.reason, reply.fence) == (Reason.SUPERSEDED, Fence(generation=6, attempt=1))
+
+
+def test_a_command_for_another_boot_is_expired_with_the_present_one(driver: Driver) -> None:
+    reply = driver.update(driver.command(5, cpu_limit=2000, boot_id=6))
+    assert (reply.reason, reply.boot_id) == (Reason.EXPIRED, 7)
+    assert driver.limits() == FIRST
+
+
+def test_a_command_for_another_container_of_that_name_is_refused_and_raises_the_fence(driver: Driver) -> None:
+    reply = driver.update(driver.command(5, cpu_limit=2000, runtime_id="f" * 64))
+    assert (reply.reason, reply.fence) == (Reason.UNKNOWN_WORKLOAD, Fence(generation=5, attempt=1))
+    assert driver.limits() == FIRST
+
+
+def test_the_fence_stays_when_the_container_goes_and_returns(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000))
+    driver.runtime.world.remove("app")
+    driver.runtime.world.add("app", FIRST)
+    assert driver.update(driver.command(4, cpu_limit=1000)).reason is Reason.SUPERSEDED
+    assert driver.update(driver.command(6, cpu_limit=1000)).success
+
+
+def test_name_and_full_id_share_one_fence(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000))
+    full_id = driver.runtime.resolve("app").id
+    assert driver.update(driver.command(4, workload=full_id)).reason is Reason.SUPERSEDED
+
+
+def test_fences_of_different_containers_are_apart(driver: Driver) -> None:
+    driver.update(driver.command(5, cpu_limit=2000))
+    assert driver.update(driver.command(4, workload="other", cpu_limit=2000)).success
+
+
+def test_a_change_by_hand_is_carried_out_without_touching_the_fence(driver: Driver) -> None:
+    reply = driver.update(driver.request(cpu_limit=900))
+    assert (reply.success, reply.generation, reply.fence) == (True, None, None)
+    assert driver.update(driver.command(1, cpu_limit=800)).success
+
+
+def test_a_repeated_change_by_hand_gets_the_same_answer_and_changes_nothing(driver: Driver) -> None:
+    first = driver.update(driver.request(cpu_limit=900, request_id="mine"))
+    driver.runtime.world.set_limits("app", Limits(cpu_limit=700))
+    assert driver.update(driver.request(cpu_limit=900, request_id="mine")) == first
+    assert driver.limits().cpu_limit == 700
+
+
+def test_a_person_who_uses_an_id_again_for_another_wish_gets_that_wish(driver: Driver) -> None:
+    driver.update(driver.request(cpu_limit=900, request_id="1"))
+    assert driver.update(driver.request(cpu_limit=1100, request_id="1")).success
+    assert driver.limits().cpu_limit == 1100
+
+
+def test_one_write_at_a_time_per_container_the_next_waits_for_its_turn(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.command(6, cpu_limit=3000))
+    driver.give(driver.command(1, workload="other", cpu_limit=600))
+    assert len(driver.updates_waiting()) == 2  # one of each container
+    replies = of_type(driver.run_updates(), UpdateReply)
+    assert [reply.generation for reply in replies if reply.workload_id == "app"] == [5, 6]
+    assert driver.limits().cpu_limit == 3000
+
+
+def test_of_several_that_wait_only_the_newest_is_carried_out(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.command(6, cpu_limit=3000))
+    said = driver.give(driver.command(7, cpu_limit=4000))
+    assert [(reply.generation, reply.reason) for reply in of_type(said, UpdateReply)] == [(6, Reason.SUPERSEDED)]
+    assert [reply.generation for reply in of_type(driver.run_updates(), UpdateReply)] == [5, 7]
+    assert driver.runtime.updates == 2
+
+
+def test_a_change_by_hand_does_not_push_a_waiting_command_aside(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.command(6, cpu_limit=3000))
+    assert driver.update(driver.request(cpu_limit=100)).reason is Reason.OVERLOADED
+    assert driver.limits().cpu_limit == 3000
+
+
+def test_what_waits_past_its_deadline_is_answered_and_never_begins(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.command(6, cpu_limit=3000, deadline_ms=1000))
+    said = driver.advance(1.1)
+    replies = of_type(said, UpdateReply)
+    assert [(reply.generation, reply.reason) for reply in replies] == [(6, Reason.RUNTIME_TIMEOUT)]
+    assert "nothing was begun" in replies[0].message
+    assert [reply.generation for reply in of_type(driver.run_updates(), UpdateReply)] == [5]
+    assert driver.limits().cpu_limit == 2000
+
+
+def test_a_command_that_reaches_the_pool_too_late_never_begins(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000, deadline_ms=1000))
+    driver.clock.seconds += 1.1
+    assert of_type(driver.run_updates(), UpdateReply)[0].reason is Reason.RUNTIME_TIMEOUT
+    assert (driver.limits(), driver.runtime.updates) == (FIRST, 0)
+
+
+def test_a_repeat_does_not_prolong_the_deadline(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.command(6, cpu_limit=3000, deadline_ms=1000))
+    driver.advance(0.8)
+    driver.give(driver.command(6, cpu_limit=3000, deadline_ms=1000, request_id="again"))
+    replies = of_type(driver.advance(0.4), UpdateReply)
+    assert [(reply.in_reply_to, reply.reason) for reply in replies] == [("again", Reason.RUNTIME_TIMEOUT)]
+
+
+def test_more_than_can_wait_is_overloaded(driver: Driver) -> None:
+    for number in range(300):
+        driver.runtime.world.add(f"c{number}", FIRST)
+    said = [reply for number in range(300) for reply in driver.give(driver.command(1, workload=f"c{number}"))]
+    reasons = [reply.reason for reply in of_type(said, UpdateReply)]
+    assert reasons == [Reason.OVERLOADED] * (300 - 256 - 8)
+    assert len(driver.updates_waiting()) == 8
+    driver.run_updates()
+    assert driver.runtime.updates == 264
+
+
+class TestAfterABrokenConnection:
+    """The runtime may still be at work on the container: it is busy until that has settled."""
+
+    @pytest.fixture
+    def broken(self, driver: Driver) -> Driver:
+        driver.runtime.late_after_s = 30.0
+        driver.runtime.fault("app", Fault.HANG)
+        assert driver.update(driver.command(5, cpu_limit=2000)).reason is Reason.RUNTIME_TIMEOUT
+        return driver
+
+    def test_the_next_write_waits_until_it_has_settled(self, broken: Driver) -> None:
+        broken.give(broken.command(6, cpu_limit=3000, deadline_ms=600_000))
+        broken.advance(59)
+        assert broken.updates_waiting() == []
+        assert broken.limits().cpu_limit == 2000  # the late one, by now
+        broken.advance(2)
+        assert of_type(broken.run_updates(), UpdateReply)[0].success
+        assert broken.limits().cpu_limit == 3000
+
+    def test_same_values_are_not_told_from_a_state_that_may_still_change(self, broken: Driver) -> None:
+        """A late write would break the promise right after it was given."""
+        broken.give(broken.command(6, cpu_limit=500))
+        said = broken.advance(11)
+        assert [reply.reason for reply in of_type(said, UpdateReply)] == [Reason.RUNTIME_TIMEOUT]
+
+    def test_other_containers_go_on(self, broken: Driver) -> None:
+        assert broken.update(broken.command(1, workload="other", cpu_limit=2000)).success
+
+    def test_it_is_reported_busy_until_then_and_a_snapshot_follows(self, broken: Driver) -> None:
+        broken.run()
+        busy = {report.workload_id: report.busy for report in broken.snapshot.containers}
+        assert busy == {"app": True, "other": False}
+        before = broken.snapshot.seq
+        broken.advance(61, run=True)
+        assert broken.snapshot.seq > before
+        assert not any(report.busy for report in broken.snapshot.containers)
+
+    def test_an_observation_begun_before_it_settled_is_told_as_busy(self, broken: Driver) -> None:
+        """It may show what was in force before the late write."""
+        broken.run()
+        broken.advance(59.9, run=True)
+        broken.give(broken.request("other", cpu_limit=700))
+        broken.run_updates()
+        call = next(call for call in broken.waiting if call.name.startswith("snapshot"))
+        result = broken.result_of(call)
+        broken.advance(0.5)
+        broken.give(result)
+        assert [report.busy for report in broken.snapshot.containers if report.workload_id == "app"] == [True]
+
+    def test_the_intent_is_kept_until_then(self, broken: Driver) -> None:
+        container_id = broken.runtime.resolve("app").id
+        assert broken.store.pending() == [container_id]
+        broken.advance(61)
+        assert broken.store.pending() == []
+
+    def test_a_re_created_container_does_not_wait_for_the_old_ones_call(self, broken: Driver) -> None:
+        broken.runtime.world.remove("app")
+        broken.runtime.world.add("app", FIRST)
+        broken.run()
+        broken.advance(31, run=True)  # the periodic snapshot, at the latest, shows the new one
+        assert broken.update(broken.command(6, cpu_limit=3000)).success
+
+    def test_a_success_seen_in_the_kernel_keeps_it_busy_all_the_same(self, driver: Driver) -> None:
+        driver.runtime.late_after_s = 5.0  # within the time-out
+        driver.runtime.fault("app", Fault.HANG)
+        reply = driver.update(driver.command(5, cpu_limit=2000))
+        assert reply.success
+        driver.give(driver.command(6, cpu_limit=3000, deadline_ms=1000))
+        assert of_type(driver.advance(1.1), UpdateReply)[0].reason is Reason.RUNTIME_TIMEOUT
+
+
+class TestAfterACrash:
+    """The agent died while the runtime was at work on a container."""
+
+    def test_the_container_is_busy_for_the_next_agent(self) -> None:
+        store = MemoryStore()
+        first = Driver(store=store)
+        app = first.runtime.world.add("app", FIRST)
+        first.runtime.world.add("other", FIRST)
+        store.begin(app.id)
+        second = Driver(first.runtime, store=store, clock=first.clock, boot_id=8).start()
+        assert {report.workload_id: report.busy for report in second.snapshot.containers} == {
+            "app": True,
+            "other": False,
+        }
+        second.give(second.command(5, cpu_limit=2000, deadline_ms=600_000))
+        assert second.update(second.command(5, workload="other", cpu_limit=2000)).success
+        second.advance(59)
+        assert second.updates_waiting() == []
+        second.advance(2)
+        assert of_type(second.run_updates(), UpdateReply)[0].success
+        assert store.pending() == []
+
+    def test_nothing_is_written_before_it_is_known_which_container_is_busy(self) -> None:
+        store = MemoryStore()
+        store.begin("f" * 64)
+        driver = Driver(store=store)
+        driver.runtime.world.add("app", FIRST)
+        driver.agent.start(driver.now)
+        driver.give(driver.command(5, cpu_limit=2000))
+        assert driver.updates_waiting() == []
+
+    def test_and_if_the_runtime_cannot_tell_the_command_is_answered_so(self) -> None:
+        store = MemoryStore()
+        store.begin("f" * 64)
+        driver = Driver(store=store)
+        driver.runtime.set_down(down=True)
+        driver._take(driver.agent.start(driver.now))
+        driver.give(driver.command(5, cpu_limit=2000))
+        reply = of_type(driver.run(), UpdateReply)[0]
+        assert reply.reason is Reason.RUNTIME_ERROR
+        assert "switch it on" in reply.message
+
+
+def test_a_bug_in_the_update_is_answered_and_leaves_the_container_busy(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    call = driver.updates_waiting()[0]
+    driver.waiting.remove(call)
+    reply = of_type(driver.give(CallFailed(call, ZeroDivisionError("oops"))), UpdateReply)[0]
+    assert reply.reason is Reason.RUNTIME_ERROR
+    assert "ZeroDivisionError: oops" in reply.message
+    driver.give(driver.command(6, cpu_limit=3000))
+    assert driver.updates_waiting() == []
+
+
+def test_a_request_without_limits_is_refused(driver: Driver) -> None:
+    assert driver.update(driver.request()).reason is Reason.INVALID_TARGET
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (b'{"id": "1", "workload_id": "app", "cpu_limit": 0}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "memory_limit": 0}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "cpu_limit": -1}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "cpu_shares": 1}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "cpu_shares": 300000}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "cpuset_cpus": "one"}', Reason.INVALID_TARGET),
+        (b'{"id": "1", "workload_id": "app", "memory_swap": 1}', Reason.UNSUPPORTED),
+        (b'{"id": "1", "workload_id": "app", "hugepages": 1}', Reason.UNSUPPORTED),
+    ],
+)
+def test_a_bad_value_is_answered_in_json_as_it_was_asked(driver: Driver, body: bytes, reason: Reason) -> None:
+    item = decode(f"node/{NODE}/update", body)
+    assert isinstance(item, BadRequest)
+    reply = of_type(driver.give(item), UpdateReply)[0]
+    assert (reply.in_reply_to, reply.reason, reply.wire, reply.success) == ("1", reason, Wire.JSON, False)
+    assert reply.message
+
+
+def test_an_unknown_workload_is_told_so(driver: Driver) -> None:
+    reply = driver.update(driver.request("nobody", cpu_limit=100))
+    assert (reply.reason, reply.workload_id, reply.actual) == (Reason.UNKNOWN_WORKLOAD, "nobody", None)
+
+
+def test_a_request_whose_handling_fails_is_answered(driver: Driver) -> None:
+    request = driver.request(cpu_limit=100)
+    outputs = driver.agent.failed(request, RuntimeError("broken"), driver.now)
+    assert outputs is not None
+    reply = outputs[0]
+    assert isinstance(reply, UpdateReply)
+    assert (reply.in_reply_to, reply.reason) == (request.id, Reason.RUNTIME_ERROR)
