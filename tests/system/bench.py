@@ -17,6 +17,9 @@ from tests.system.foreign import ForeignClient
 NODE = "bench-1"
 COMPONENTS = ("monitoring_server", "policy_manager", "action_controller", "resource_manager", "node_agent")
 START_WITHIN_S = 30.0
+SETTLE_WITHIN_S = 30.0
+SETTLED_FOR_S = 3.5
+"""Longer than the hold of a container that is gone, as the benches of this folder configure it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,19 @@ class Bench:
     def another_client(self, **options: Any) -> ForeignClient:
         """One more foreign client, to be used as a context manager."""
         return ForeignClient(self.port, **options)
+
+    def free_cpu(self) -> int:
+        """Millicores available, once containers of earlier tests are forgotten and those of this one counted."""
+        end = time.monotonic() + SETTLE_WITHIN_S
+        before, since = None, 0.0
+        while time.monotonic() < end:
+            capacity = self.client.heard(f"resources/capacity/{NODE}")[-1]
+            if capacity == before and time.monotonic() - since > SETTLED_FOR_S:
+                return int(capacity["available"]["cpu"])
+            if capacity != before:
+                before, since = capacity, time.monotonic()
+            time.sleep(0.1)
+        raise AssertionError(f"capacity does not settle: {before}")
 
     @property
     def log(self) -> str:
@@ -55,10 +71,10 @@ def running(agent: Mapping[str, Any], **sections: Any) -> Iterator[Bench]:
             body[component] = {"database": str(folder / f"{component}.sqlite3"), **body.get(component, {})}
         configuration = folder / "piriscale.toml"
         configuration.write_text(toml(body), encoding="utf-8")
-        with RunningSystem(configuration, folder / "piriscale.log") as system:
-            with _connected(port, system) as client:
-                _await_ready(client, system)
-                yield Bench(port, folder, configuration, system, client)
+        log = folder / "piriscale.log"
+        with RunningSystem(configuration, log) as system, _connected(port, system) as client:
+            _await_ready(client, system)
+            yield Bench(port, folder, configuration, system, client)
 
 
 @contextlib.contextmanager

@@ -1,11 +1,14 @@
 """A client that knows nothing of piriscale's code: topics and messages as the documents give them."""
 
+import bisect
+import functools
 import itertools
 import json
 import threading
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import msgpack
@@ -13,24 +16,36 @@ import msgpack
 from broker.plain import PlainClient
 
 Body = dict[str, Any]
+Wanted = Callable[[Body], bool]
 _numbers = itertools.count(1)
+
+
+@dataclass
+class Heard:
+    """One message: its place among all, and what it says."""
+
+    number: int
+    payload: bytes
+
+    @functools.cached_property
+    def body(self) -> Body:
+        return read(self.payload)
 
 
 class ForeignClient(PlainClient):
     """Hears everything, remembers it, and says what a test wants."""
 
     def __init__(self, port: int, *, mqtt5: bool = False, packed: bool = False) -> None:
-        super().__init__(
-            "127.0.0.1", port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5
-        )
+        super().__init__("127.0.0.1", port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5)
         self._packed = packed
         self._news = threading.Condition()
-        self._heard: list[tuple[str, bytes]] = []
-        self.retained: dict[str, Body] = {}
+        self._count = 0
+        self._topics: dict[str, list[Heard]] = {}
 
     def _hear(self, topic: str, payload: bytes, _retained: bool) -> None:
         with self._news:
-            self._heard.append((topic, payload))
+            self._count += 1
+            self._topics.setdefault(topic, []).append(Heard(self._count, payload))
             self._news.notify_all()
 
     def say(self, topic: str, body: Body | bytes, *, qos: int = 1) -> None:
@@ -42,30 +57,42 @@ class ForeignClient(PlainClient):
     def mark(self) -> int:
         """A place in what was heard, to look from."""
         with self._news:
-            return len(self._heard)
+            return self._count
 
     def heard(self, topic: str, since: int = 0) -> list[Body]:
         """Messages on one topic, decoded."""
-        with self._news:
-            found = [payload for where, payload in self._heard[since:] if where == topic and payload]
-        return [read(payload) for payload in found]
+        return [one.body for one in self._since(topic, since) if one.payload]
 
     def payloads(self, topic: str, since: int = 0) -> list[bytes]:
         """Messages on one topic, as they came."""
+        return [one.payload for one in self._since(topic, since)]
+
+    def _since(self, topic: str, mark: int) -> "list[Heard]":
         with self._news:
-            return [payload for where, payload in self._heard[since:] if where == topic]
+            found = self._topics.get(topic, [])
+            first = bisect.bisect_right(found, mark, key=lambda one: one.number)
+            return found[first:]
 
     def await_message(
-        self, topic: str, wanted: Callable[[Body], bool] = lambda _: True, *, since: int = 0, timeout_s: float = 20.0
+        self,
+        topic: str,
+        wanted: Wanted = lambda _: True,
+        *,
+        since: int = 0,
+        timeout_s: float = 20.0,
     ) -> Body:
         """The first message on a topic for which `wanted` holds; fails after `timeout_s`."""
         end = time.monotonic() + timeout_s
+        looked = since
         while True:
-            for body in self.heard(topic, since):
-                if wanted(body):
-                    return body
+            for one in self._since(topic, looked):
+                looked = one.number
+                if one.payload and wanted(one.body):
+                    return one.body
             left = end - time.monotonic()
-            assert left > 0, f"nothing such on {topic} within {timeout_s} s; heard: {self.heard(topic, since)[-5:]}"
+            assert left > 0, (
+                f"nothing such on {topic} within {timeout_s} s; heard: {self.heard(topic, since)[-5:]}"
+            )
             with self._news:
                 self._news.wait(min(left, 0.2))
 
@@ -81,7 +108,7 @@ class ForeignClient(PlainClient):
             "scaling/status", lambda b: b["action_id"] == action_id and "outcome" in b, timeout_s=timeout_s
         )
 
-    def state(self, node: str, workload: str, wanted: Callable[[Body], bool], *, since: int = 0) -> Body:
+    def state(self, node: str, workload: str, wanted: Wanted, *, since: int = 0) -> Body:
         """The first state of a workload for which `wanted` holds."""
         return self.await_message(f"resources/state/{node}/{workload}", wanted, since=since)
 
