@@ -205,12 +205,11 @@ def fits(turn: Turn, record: WorkloadRecord, wanted: Limits) -> Refusal | None:
     trial = ActionRow(
         action_id="trial", node=record.node, workload=record.name, stage=Stage.RESERVED, target=wanted
     )
-    counted = record.model_copy(update={"withheld": False})
+    counted = record.model_copy(update={"withheld": False, "desired": merged})
     rows = [*turn.work.active_rows(record.key), trial]
     after = allocated(counted, rows)
     maximum = turn.settings.policy_of(record.name).max.limits
-    asked = merged.only(set(wanted.asked)) if wanted.asked else merged
-    return judge(turn.room(node), before, after, maximum, asked)
+    return judge(turn.room(node), before, after, maximum, wanted)
 
 
 def decide(turn: Turn, request: DesiredRequest) -> None:

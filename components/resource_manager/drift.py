@@ -104,13 +104,15 @@ def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> Wor
 
 def admit_again(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
     """Let a workload that came back have its desired limits again, if they fit by now."""
+    waited = record.withheld
+    if not waited:
+        record = turn.change(record, withheld=True)  # else they would count as what it has already
     refusal = fits(turn, record, Limits())
-    if refusal is not None:
-        if record.reason is not refusal.reason or not record.withheld:
-            record = turn.change(record, withheld=True)
-            record = turn.fail(record, refusal.reason, f"cannot have its limits again: {refusal.message}")
-        return record
-    return turn.change(record, withheld=False)
+    if refusal is None:
+        return turn.change(record, withheld=False)
+    if record.reason is not refusal.reason or not waited:
+        return turn.fail(record, refusal.reason, f"cannot have its limits again: {refusal.message}")
+    return record
 
 
 def judge_withheld(turn: Turn) -> None:
