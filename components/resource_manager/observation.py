@@ -5,7 +5,8 @@ from typing import Any, Final
 from components.resource_manager.admission import close, end_reconcile
 from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import NodeRecord, Stage, WorkloadRecord
+from components.resource_manager.records import NEVER, NodeRecord, Stage, WorkloadRecord
+from components.resource_manager.rollback import roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
 from schemas.limits import Limits
@@ -111,7 +112,8 @@ def container_seen(
     if container.running and not was_running:
         turn.live.retry_at.pop(key, None)
         cause = cause if cause is ReconcileCause.STARTUP else ReconcileCause.CONTAINER_START
-    if record.managed and container.running and container.actual is None and not container.busy:
+    unreadable = container.running and container.actual is None and not (container.busy or record.withheld)
+    if record.managed and unreadable and turn.work.open_row(key) is None:
         turn.fail(record, Reason.QUERY_FAILED, f"the agent of {node} could not read the limits of {record.name}")
         return
     consider(turn, record, cause)
@@ -152,9 +154,7 @@ def _same_workload(turn: Turn, record: WorkloadRecord, container: ContainerRepor
     if not other or container.runtime_id == record.runtime_id:
         return record
     text = f"{record.name} is another image by now; its earlier limits do not apply to it"
-    _container_gone(turn, record, text)
-    current = turn.work.workload(record.key) or record
-    return forget_desired(turn, current)
+    return forget_desired(turn, _container_gone(turn, record, text))
 
 
 def forget_desired(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
@@ -174,20 +174,27 @@ def forget_desired(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
     )
 
 
-def _container_gone(turn: Turn, record: WorkloadRecord, text: str) -> None:
-    """End rows of a container that is no more: nothing of theirs can be executed."""
+def _container_gone(turn: Turn, record: WorkloadRecord, text: str) -> WorkloadRecord:
+    """End rows of a container that is no more: nothing of theirs can be executed, nor must be when it returns."""
     for row in turn.work.active_rows(record.key):
-        if row.stage is Stage.HELD:
-            turn.change_row(row, stage=Stage.CLOSED, closed_ms=turn.now.epoch_ms)
-        else:
+        if row.stage is Stage.RECORDED:
+            record = roll_back(turn, record, row, Reason.UNKNOWN_WORKLOAD, text)
+        elif row.stage is Stage.RESERVED:
             close(turn, row, Verdict.FAILED, Reason.UNKNOWN_WORKLOAD, text)
+    for row in turn.work.active_rows(record.key):
+        turn.change_row(row, stage=Stage.CLOSED, closed_ms=turn.now.epoch_ms)
+    return record
 
 
 def _judge_absent(turn: Turn, told: NodeSnapshot) -> None:
-    """Notice containers that a complete snapshot no longer names."""
+    """Notice containers that a complete snapshot no longer names; the same snapshot counts once."""
+    stamp = (told.boot_id, told.seq)
+    if stamp <= turn.live.counted.get(told.node, NEVER):
+        return
+    turn.live.counted[told.node] = stamp
     named = {container.workload_id for container in told.containers}
     for record in turn.work.workloads_of(told.node):
-        if record.name in named or record.stamp >= (told.boot_id, told.seq):
+        if record.name in named or record.stamp >= stamp:
             continue
         if record.dormant:
             if not record.managed:
@@ -206,6 +213,7 @@ def expire_absent(turn: Turn) -> None:
             turn.live.absent.pop(record.key, None)
             continue
         if not turn.reachable(record.node):
+            turn.live.absent.pop(record.key, None)
             continue  # a node that is away is no proof that its containers are gone
         until = turn.live.absent.setdefault(record.key, turn.now.monotonic + turn.rules.absent_hold_s)
         if until <= turn.now.monotonic:
@@ -214,8 +222,7 @@ def expire_absent(turn: Turn) -> None:
 
 def _let_go(turn: Turn, record: WorkloadRecord) -> None:
     turn.live.absent.pop(record.key, None)
-    _container_gone(turn, record, f"{record.name} is gone")
-    current = turn.work.workload(record.key) or record
+    current = _container_gone(turn, record, f"{record.name} is gone")
     current = end_reconcile(turn, current, Verdict.FAILED, Reason.UNKNOWN_WORKLOAD, f"{record.name} is gone")
     still_there = turn.live.missing[record.key] == 0
     if current.managed or still_there:

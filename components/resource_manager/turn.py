@@ -48,6 +48,8 @@ class Live:
     """Until when an absent or stopped workload is held."""
     missing: Counter[Key] = field(default_factory=Counter)
     """Complete snapshots in a row without the workload."""
+    counted: dict[str, Stamp] = field(default_factory=dict)
+    """The latest complete snapshot of each node that was counted."""
     retry_at: dict[Key, float] = field(default_factory=dict)
     backoff: Counter[Key] = field(default_factory=Counter)
     answered: set[str] = field(default_factory=set)

@@ -140,7 +140,9 @@ def test_after_a_rollback_to_unlimited_an_action_counts_by_its_target_again(benc
     fail(bench, "a-1", cpu_limit=4000)
     bench.reconciled(rollback_sent(bench))
 
-    bench.scaled("a-2", cpu_limit=3500)
+    bench.recorded("a-2", cpu_limit=3500)
+    assert bench.capacity().allocated.cpu == 6500, "the node's total in force still counts by use"
+    bench.report("a-2", generation=bench.state().generation, actual=Limits(cpu_limit=3500, memory_limit=1024))
     assert bench.capacity().allocated.cpu == 6500
     fail(bench, "a-3", cpu_limit=3600)
     assert bench.state().desired == Limits(cpu_limit=3500)

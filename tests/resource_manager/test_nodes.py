@@ -1,0 +1,130 @@
+"""Nodes go and come back; what their agents said in an earlier life is not believed."""
+
+from typing import Any
+
+from schemas.enums import ConnectionState, Reason, SnapshotTrigger, SyncState, UpdateResult, Verdict
+from schemas.limits import Limits
+from schemas.node import StatusRequest
+from schemas.resources import Reconcile
+from tests.resource_manager.bench import Bench, container
+
+CAM, NAV = container("cam"), container("nav", 3000, 2048)
+HOLD_S = 300.0
+
+
+def vanish(bench: Bench) -> None:
+    """Cam goes, and its NodeAgent says so at once."""
+    bench.snapshot(NAV, trigger=SnapshotTrigger.CONTAINER)
+
+
+def test_a_node_that_is_lost_makes_its_workloads_fail_and_heals_with_news(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    bench.scaled(cpu_limit=2500)
+
+    bench.agent_is(ConnectionState.LOST)
+    state = bench.state()
+    assert (state.sync_state, state.reason) == (SyncState.FAILED, Reason.NODE_UNAVAILABLE)
+    assert state.actual is None
+    assert bench.state("nav").actual is None
+    assert bench.validate("a-2", cpu=2600).reason is Reason.NODE_UNAVAILABLE
+    assert bench.capacity().allocated.cpu == 5500
+
+    bench.agent_is(ConnectionState.READY)
+    assert bench.only(StatusRequest).workload_id is None
+    assert bench.state().reason is Reason.NODE_UNAVAILABLE
+    bench.agent_says(bench.only(StatusRequest).id, container("cam", 2500, 1024), NAV)
+    assert (bench.state().sync_state, bench.state().reason) == (SyncState.SYNCHRONIZED, None)
+    assert bench.state("nav").actual == Limits(cpu_limit=3000, memory_limit=2048)
+
+
+def test_a_node_that_returns_with_other_limits_is_reconciled(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    bench.scaled(cpu_limit=2500)
+    bench.agent_is(ConnectionState.DISCONNECTED)
+    bench.agent_is(ConnectionState.READY, boot_id=101)
+    bench.agent_restarts(container("cam", 2000, 1024), NAV)
+
+    sent = bench.only(Reconcile)
+    assert (sent.desired, sent.boot_id) == (Limits(cpu_limit=2500), 101)
+    assert bench.state().sync_state is SyncState.FAILED, "until the reconcile ends, the last cause stands"
+    bench.reconciled(sent)
+    assert bench.state().sync_state is SyncState.SYNCHRONIZED
+
+
+def test_an_action_under_way_is_not_failed_by_the_loss_of_its_node(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    recorded = bench.recorded(cpu_limit=2500)
+    bench.agent_is(ConnectionState.LOST)
+    assert bench.state().sync_state is SyncState.APPLYING
+
+    reply = bench.fails(generation=recorded.generation, reason=Reason.NODE_UNAVAILABLE)
+    assert reply.verdict is Verdict.RETRY
+
+
+def test_the_will_of_an_earlier_life_is_ignored(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY, boot_id=101)
+
+    bench.agent_is(ConnectionState.LOST, boot_id=100)
+
+    assert bench.validate(cpu=2100).allowed
+
+
+def test_a_node_away_holds_the_room_of_its_containers(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    vanish(bench)
+    bench.after(10)
+    bench.agent_is(ConnectionState.LOST)
+
+    bench.after(3 * HOLD_S)
+    assert bench.capacity().allocated.cpu == 5000
+    bench.agent_is(ConnectionState.READY)
+    bench.after(HOLD_S - 1)
+    assert bench.capacity().allocated.cpu == 5000, "its containers have the whole hold to come back with it"
+    bench.after(2)
+    assert bench.capacity().allocated.cpu == 3000
+
+
+def test_nothing_of_an_earlier_life_of_an_agent_is_believed(bench: Bench) -> None:
+    bench.agent_restarts(CAM, NAV)
+    bench.boot_id = 100
+
+    bench.info(cpu=2000)
+    bench.snapshot(container("cam", 100, 100), seq=99, trigger=SnapshotTrigger.CONTAINER)
+    bench.agent_says("anything", container("cam", 100, 100), seq=100)
+    bench.report("ghost", generation=1, actual=Limits(cpu_limit=100), seq=101)
+
+    assert bench.capacity().total.cpu == 8000
+    assert bench.capacity().allocated.cpu == 5000
+    assert bench.state().actual == Limits(cpu_limit=2000, memory_limit=1024)
+
+
+def test_the_answer_to_a_question_is_news_like_a_snapshot(bench: Bench) -> None:
+    bench.scaled(cpu_limit=2500)
+
+    bench.agent_says("all", container("cam", 700, 1024))
+
+    assert bench.only(Reconcile).desired == Limits(cpu_limit=2500)
+
+
+def test_a_failed_answer_changes_nothing(bench: Bench) -> None:
+    bench.agent_says("all", container("cam", 700, 1024), success=False, reason=Reason.QUERY_FAILED)
+
+    assert bench.state().actual == Limits(cpu_limit=2000, memory_limit=1024)
+
+
+def test_a_reconcile_that_failed_on_a_lost_node_tells_so_and_waits(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    bench.scaled(cpu_limit=2500)
+    bench.snapshot(container("cam", 700, 1024), NAV)
+    sent = bench.only(Reconcile)
+    bench.agent_is(ConnectionState.LOST)
+    failed: dict[str, Any] = {"result": UpdateResult.FAILED, "reason": Reason.NODE_UNAVAILABLE, "actual": None}
+    for attempt in range(4):
+        bench.reconciled(sent, attempt=sent.attempt + attempt, **failed)
+
+    assert (bench.state().sync_state, bench.state().reason) == (SyncState.FAILED, Reason.NODE_UNAVAILABLE)
+    bench.after(400)
+    assert bench.heard(Reconcile) == []
+    bench.agent_is(ConnectionState.READY)
+    bench.snapshot(container("cam", 700, 1024), NAV)
+    assert bench.only(Reconcile).desired == Limits(cpu_limit=2500)
