@@ -31,7 +31,7 @@ class Delivery:
 class Connected:
     """A connection with all subscriptions granted stands. The broker may have forgotten everything before.
 
-    Deliveries of this connection may come shortly before it says so: what waited in the session, and retained state.
+    Deliveries of this connection may come shortly before it: what waited in the session, and retained state.
     """
 
     connection: int

@@ -7,6 +7,7 @@ it, so that it does not wait for another thread; one lock keeps them apart, and 
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
@@ -27,6 +28,8 @@ IDLE_S: Final = 1.0
 """How often the network thread looks at its clocks when nothing happens."""
 RETRY_S: Final = 0.05
 """How often a full inbox is offered again what it had no room for."""
+LOOK_S: Final = 0.5
+"""How long to look for a second instance, which may be slow to speak."""
 LEAVE_S: Final = 1.0
 """How long `stop` waits for the network thread to end."""
 
@@ -50,7 +53,7 @@ class MqttBus:
         self._changed = threading.Condition(self._lock)
         self._waker = Waker()
         self._backoff = Backoff()
-        self._takeover = TakeoverWatch()
+        self._takeover = TakeoverWatch(identity)
         self._connection: Connection | None = None
         self._packet_max: int | None = None
         self._announced: str | None = None
@@ -67,6 +70,7 @@ class MqttBus:
 
     def publish(self, frame: Frame) -> bool:
         """Write the frame to the socket, or queue it; see `Bus.publish`."""
+        self._takeover.said(frame)
         frame = self._prefix.add_to(frame)
         check_frame(frame, self._packet_max)
         with self._lock:
@@ -174,6 +178,7 @@ class MqttBus:
         self.counts.reconnects += self._was_granted
         self._was_granted = True
         self._granted_at = time.monotonic()
+        self._takeover.granted(self._granted_at)
         self._announced = None
         log.info("%s connected to %s", self._identity.client_id, self._options)
         self._handover.offer(Connected(connection.number, connection.session_present))
@@ -205,7 +210,7 @@ class MqttBus:
         except Exception:
             log.exception("writing to the connection of %s failed", self._identity.client_id)
             connection.abandon()
-        if threading.current_thread() is not self._thread and (connection.congested or connection.end):
+        if threading.current_thread() is not self._thread and (connection.end or connection.congested):
             self._waker.wake()  # the network thread waits to read, and has more to do now
 
     def _acknowledged(self, packet_id: int, refusal: str | None) -> None:
@@ -225,11 +230,11 @@ class MqttBus:
         self._handover.connection_lost()
         if self._ended:
             return
-        stood_s = 0.0 if self._granted_at is None else time.monotonic() - self._granted_at
+        now = time.monotonic()
         if not end.silent:
             self._takeover.explained()
-        elif self._takeover.closed_silently(stood_s):
-            end = End(f"{taken_over(self._identity.client_id)} ({end.reason}, again and again)", fatal=True)
+        elif self._takeover.ended_silently(now) and self._another_speaks_for_us():
+            end = End(taken_over(self._identity.client_id), fatal=True)
         if end.fatal:
             self._end()
         if end.fatal or end.reason != self._announced:
@@ -238,7 +243,32 @@ class MqttBus:
             )
             self._announced = end.reason
             self._handover.offer(Disconnected(end.reason, end.fatal))
-        self._rest(self._backoff.pause(stood_s))
+        self._rest(now + self._backoff.pause(0.0 if self._granted_at is None else now - self._granted_at))
+
+    def _another_speaks_for_us(self) -> bool:
+        """Look under another client id at what we said last; see `broker.takeover`."""
+        wanted = self._takeover.subscription
+        if wanted is None:
+            return False
+        onlooker = Identity(f"{self._identity.client_id}-{uuid.uuid4().hex[:8]}", (wanted,))
+        heard: list[Delivery] = []
+        look = Connection(0, self._options, onlooker, heard.append, lambda _packet_id, _refusal: None)
+        until = time.monotonic() + LOOK_S
+        try:
+            look.open(self._tls)
+            while look.end is None and not self._ended and (left_s := until - time.monotonic()) > 0:
+                if any(self._takeover.is_foreign(each) for each in heard):
+                    return True
+                look.wait(self._waker, left_s)
+                look.step()
+                if look.phase is Phase.ACCEPTED:
+                    look.subscribe()
+        except OSError:
+            log.debug("nothing to be seen at %s", self._options, exc_info=True)
+        finally:
+            look.leave(with_will=False)
+            look.abandon()
+        return False
 
     def _end(self) -> None:
         with self._lock:
@@ -246,8 +276,7 @@ class MqttBus:
             self.counts.dropped_out += self._outbox.clear()
             self._changed.notify_all()
 
-    def _rest(self, pause_s: float) -> None:
-        until = time.monotonic() + pause_s
+    def _rest(self, until: float) -> None:
         while not self._stopping and (self._handover.waiting or (not self._ended and time.monotonic() < until)):
             left_s = max(0.0, until - time.monotonic())
             self._waker.wait(RETRY_S if self._handover.waiting else left_s)

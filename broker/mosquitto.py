@@ -25,11 +25,14 @@ ANSWER_S: Final = 10.0
 """How long a started Mosquitto may take until its port answers."""
 END_S: Final = 5.0
 """How long it may take to save its messages and end."""
+ASK_AGAIN_S: Final = 0.5
 LOG_BYTES_MAX: Final = 5 * 1024 * 1024
 """Then the log file is moved aside, to `mosquitto.log.1`."""
 LOG_CHECK_S: Final = 60.0
 LOG_TAIL_LINES: Final = 5
 
+# CONNECT of MQTT 3.1.1 with a clean session and no client id, and DISCONNECT.
+_HELLO: Final = bytes.fromhex("10 0c 00 04 4d 51 54 54 04 02 00 3c 00 00 e0 00")
 _USERS: Final = ("mosquitto", "nobody")
 _PLACES: Final = ("/usr/sbin", "/usr/local/sbin", "/usr/local/bin")
 
@@ -100,9 +103,10 @@ class ManagedBroker:
         self._prepare(program)
         self._thread.start()
         self._settled.wait()
-        if self.problem is not None:
+        problem = self.problem
+        if problem is not None:
             self.stop()
-            raise BrokerError(f"mosquitto does not start: {self.problem}")
+            raise BrokerError(f"mosquitto does not start: {problem}")
 
     def stop(self) -> None:
         """Let it save its messages and end; kill it when it does not. It is not started again."""
@@ -110,13 +114,7 @@ class ManagedBroker:
             self._stopping.set()
             process = self._process
         if process is not None:
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                _log.warning("mosquitto (pid %d) did not end within %s s and is killed", process.pid, END_S)
-                process.kill()
-                process.wait()
+            _end(process)
         if self._thread.ident is not None:
             self._thread.join()
         self.problem = "stopped"
@@ -179,11 +177,9 @@ class ManagedBroker:
         while time.monotonic() < until:
             if process.poll() is not None:
                 return f"it ended with exit code {process.returncode}{self._log_tail()}"
-            try:
-                with socket.create_connection((self.host, self.port), timeout=1.0):
-                    return None
-            except OSError:
-                self._stopping.wait(0.01)
+            if _answers(self.host, self.port):
+                return None
+            self._stopping.wait(0.01)
         return f"port {self.port} on {self.host} does not answer after {ANSWER_S} s{self._log_tail()}"
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
@@ -223,6 +219,34 @@ def _may_enter(account: pwd.struct_passwd, directory: Path) -> bool:
     if found.st_gid == account.pw_gid:
         return bool(found.st_mode & stat.S_IXGRP)
     return bool(found.st_mode & stat.S_IXOTH)
+
+
+def _answers(host: str, port: int) -> bool:
+    """Whether Mosquitto is at work there. That it listens is not enough: it does so long before it reads."""
+    try:
+        with socket.create_connection((host, port), timeout=1.0) as probe:
+            probe.sendall(_HELLO)
+            probe.recv(1)  # an answer or, if it wants TLS, the end of the connection
+    except ConnectionResetError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """Ask until it ends, since a signal that comes while Mosquitto starts is lost; then kill it."""
+    until = time.monotonic() + END_S
+    while time.monotonic() < until:
+        process.terminate()
+        try:
+            process.wait(ASK_AGAIN_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+    _log.warning("mosquitto (pid %d) did not end within %s s and is killed", process.pid, END_S)
+    process.kill()
+    process.wait()
 
 
 def _check_port(host: str, port: int) -> None:

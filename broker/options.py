@@ -7,6 +7,17 @@ from pathlib import Path
 from broker.window import QUEUE_BYTES, QUEUE_FRAMES
 
 
+class _ClosingSocket(ssl.SSLSocket):
+    """Closed when its handshake fails; paho would leave it to the garbage collector."""
+
+    def do_handshake(self, block: bool = False) -> None:
+        try:
+            super().do_handshake(block)
+        except BaseException:
+            self.close()
+            raise
+
+
 @dataclass(frozen=True)
 class TlsFiles:
     """Files for TLS: who is trusted, and who we are when the broker asks (mutual TLS)."""
@@ -19,6 +30,7 @@ class TlsFiles:
         """The context for all connections. Raises ValueError naming the files when one cannot be used."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
+            context.sslsocket_class = _ClosingSocket
             if self.cert_file is not None:
                 context.load_cert_chain(self.cert_file, self.key_file)
         except OSError as error:  # ssl.SSLError is one, and neither names the file

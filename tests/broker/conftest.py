@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.broker.started import Started
 from tests.broker.worlds import MemoryWorld, RealWorld, World
 from tests.fixtures.broker import RunningBroker, running_broker
 
@@ -25,3 +26,11 @@ def real_world(broker: RunningBroker) -> Iterator[RealWorld]:
 def world(request: pytest.FixtureRequest) -> World:
     found: World = MemoryWorld() if request.param == "memory" else request.getfixturevalue("real_world")
     return found
+
+
+@pytest.fixture
+def started() -> Iterator[Started]:
+    all_started = Started()
+    yield all_started
+    for client in all_started.clients:
+        client.bus.stop(drain_s=0)

@@ -33,8 +33,8 @@ class Proxy:
         self.target = (host, port)
         self.most_in_flight = 0
         self.connects = 0
-        self.first_packets: list[int] = []
-        """The kind of the first packet after CONNECT, of each connection."""
+        self.openings: list[tuple[bytes, int]] = []
+        """CONNECT, and the kind of the packet that follows, of each connection."""
         self._in_flight = 0
         self._refusing = False
         self._holding = False
@@ -120,14 +120,16 @@ class Proxy:
         broker.close()
 
     def _pump(self, source: socket.socket, target: socket.socket, inwards: bool) -> None:
-        buffer, seen = bytearray(), 0
+        buffer, seen, opening = bytearray(), 0, b""
         with contextlib.suppress(OSError):
             while received := source.recv(65_536):
                 buffer += received
                 for packet in packets_in(buffer):
                     seen += 1
-                    if not inwards and seen == 2:
-                        self.first_packets.append(packet[0] >> 4)
+                    if not inwards and seen == 1:
+                        opening = packet
+                    elif not inwards and seen == 2:
+                        self.openings.append((opening, packet[0] >> 4))
                     if self._passes(packet, target, inwards):
                         target.sendall(packet)
         with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ from broker.bus import Bus, BusEvent, Connected, Deliver, Delivery, Disconnected
 from broker.client import MqttBus
 from broker.memory import MemoryBroker, MemoryBus
 from broker.options import BrokerOptions
+from broker.takeover import SETTLED_S
 from broker.window import WINDOW
 from schemas.codec import Frame
 from tests.broker.proxy import Proxy
@@ -114,6 +115,9 @@ class World(Protocol):
 
     def release_acks(self, client_id: str) -> None: ...
 
+    def settle(self, client: Client) -> None:
+        """Make a client believe that it has been connected for long."""
+
     def stop_broker(self) -> None:
         """In good order; it remembers."""
 
@@ -163,6 +167,10 @@ class RealWorld:
     def release_acks(self, client_id: str) -> None:
         self.proxies[client_id].release_acks()
 
+    def settle(self, client: Client) -> None:
+        assert isinstance(client.bus, MqttBus)
+        client.bus._takeover._granted_first = time.monotonic() - SETTLED_S
+
     def stop_broker(self) -> None:
         self.broker.stop()
 
@@ -201,6 +209,9 @@ class MemoryWorld:
 
     def release_acks(self, client_id: str) -> None:
         self.broker.release_acks(client_id)
+
+    def settle(self, client: Client) -> None:
+        """It does not matter here: the broker says who is the first."""
 
     def stop_broker(self) -> None:
         self.broker.stop()
