@@ -177,19 +177,10 @@ def _refusal(turn: Turn, request: ValidateRequest, record: WorkloadRecord, wante
     if other is not None and other.action_id != request.action_id:
         text = f"action {other.action_id} on {record.name} is under way; try again when it has ended"
         return Refusal(Reason.OVERLOADED, text)
-    if not _granting(turn, record.node):
+    if turn.work.replaces_lost:
         text = "the ledger was rebuilt and may not know every reservation yet; try again in a moment"
         return Refusal(Reason.OVERLOADED, text)
     return fits(turn, record, wanted)
-
-
-def _granting(turn: Turn, node: str) -> bool:
-    """Whether grants are safe: a ledger in place of a lost one waits for the agent and for one lease."""
-    meta = {**turn.work.ledger.meta, **turn.work.meta}
-    if meta.get("replaces_lost") != "yes":
-        return True
-    waited = turn.now.monotonic - turn.live.started >= turn.rules.lease_s
-    return waited and node in turn.live.answered
 
 
 def fits(turn: Turn, record: WorkloadRecord, wanted: Limits) -> Refusal | None:

@@ -57,7 +57,7 @@ class Ledger:
             with self.work() as work:
                 work.meta["generation_base"] = str(epoch_s)
                 if self._database.set_aside is not None:
-                    work.meta["replaces_lost"] = "yes"
+                    work.replaces_lost = True
 
     @property
     def set_aside(self) -> Path | None:
@@ -86,6 +86,7 @@ class Ledger:
         if work.durable:
             with self._database.transaction() as connection:
                 work.write(connection)
+            work.written = True
         self._apply(work)
 
     def prune(self, now_ms: int) -> None:
@@ -161,6 +162,17 @@ class Work:
         self.rows: dict[str, ActionRow] = {}
         self.generations: dict[Key, int] = {}
         self.meta: dict[str, str] = {}
+        self.written = False
+        """Whether there was something to be written, and it is on disk."""
+
+    @property
+    def replaces_lost(self) -> bool:
+        """Whether the ledger stands in for a lost one, and may not know every reservation yet."""
+        return {**self.ledger.meta, **self.meta}.get("replaces_lost") == "yes"
+
+    @replaces_lost.setter
+    def replaces_lost(self, it_does: bool) -> None:
+        self.meta["replaces_lost"] = "yes" if it_does else "no"
 
     def node(self, name: str) -> NodeRecord | None:
         """The node, if it is known."""

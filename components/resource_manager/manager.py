@@ -31,6 +31,8 @@ from schemas.topics import Role, topic_of
 HOUSEKEEPING_S: Final = 0.25
 """How often leases, holds and withheld workloads are looked at."""
 PRUNE_S: Final = 600.0
+PROBE_S: Final = 5.0
+"""How often a ledger that could not be written is tried."""
 
 
 class ResourceManager:
@@ -47,6 +49,7 @@ class ResourceManager:
         self._trouble: str | None = None
         self._next_housekeeping = now.monotonic
         self._next_prune = now.monotonic + PRUNE_S
+        self._next_probe = now.monotonic
         self._handlers: dict[type, Callable[[Turn, Any], None]] = {
             ValidateRequest: admission.validate,
             DesiredRequest: admission.decide,
@@ -113,9 +116,7 @@ class ResourceManager:
         """Do one turn. Raises StorageError when its changes could not be written; then nothing changed."""
         with self._turn(now) as turn:
             self._handlers[type(item)](turn, item)
-            out = turn.finish()
-        self._trouble = None
-        return out
+            return turn.finish()
 
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
         """Answer what could not be recorded; nothing was granted."""
@@ -138,10 +139,12 @@ class ResourceManager:
         self._next_housekeeping = now.monotonic + HOUSEKEEPING_S
         try:
             with self._turn(now) as turn:
+                leases.trust(turn)
                 leases.expire(turn)
                 observation.expire_absent(turn)
                 drift.judge_withheld(turn)
                 self._try_again(turn)
+                self._probe(turn)
                 due = turn.finish()
             out += due
             if now.monotonic >= self._next_prune:
@@ -161,6 +164,14 @@ class ResourceManager:
         except BaseException:
             self._live = before
             raise
+        if work.written:
+            self._trouble = None
+
+    def _probe(self, turn: Turn) -> None:
+        """While the ledger cannot be written, try now and then whether it can."""
+        if self._trouble is not None and turn.now.monotonic >= self._next_probe:
+            self._next_probe = turn.now.monotonic + PROBE_S
+            turn.work.meta["probed_ms"] = str(turn.now.epoch_ms)
 
     def close(self) -> None:
         """Close the ledger."""

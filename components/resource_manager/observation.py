@@ -143,7 +143,7 @@ def _learn_fence(turn: Turn, record: WorkloadRecord, container: ContainerReport)
     fence = container.fence
     if fence is None or fence.generation <= record.generation:
         return
-    turn.work.meta["replaces_lost"] = "yes"
+    turn.work.replaces_lost = True
     if fence.generation > turn.work.ledger.generations.get(record.key, 0):
         turn.work.generations[record.key] = fence.generation
 
@@ -240,7 +240,7 @@ def rebuilt_from(turn: Turn, node: str, name: str, desired: Limits | None, gener
     known = record.generation if record else turn.work.ledger.generations.get(key, 0)
     if generation <= known or desired is None:
         return
-    turn.work.meta["replaces_lost"] = "yes"
+    turn.work.replaces_lost = True
     if record is None:
         record = WorkloadRecord(node=node, name=name, since=turn.now.epoch_ms)
     changes: dict[str, Any] = {
