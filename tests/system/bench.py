@@ -4,10 +4,13 @@ import contextlib
 import json
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from components.cli.demo.system import RunningSystem, toml
 from tests.fixtures.broker import free_port, has_mosquitto
@@ -27,6 +30,7 @@ class Bench:
     """A running system, and a foreign client on its broker."""
 
     port: int
+    metrics_port: int
     folder: Path
     configuration: Path
     system: RunningSystem
@@ -49,6 +53,18 @@ class Bench:
             time.sleep(0.1)
         raise AssertionError(f"capacity does not settle: {before}")
 
+    def metric(self, name: str, **labels: str) -> float:
+        """The sum of a metric's samples with these labels, as Prometheus would scrape them."""
+        with urllib.request.urlopen(f"http://127.0.0.1:{self.metrics_port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+        families = text_string_to_metric_families(text)
+        return sum(
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        )
+
     @property
     def log(self) -> str:
         """What piriscale logged."""
@@ -60,11 +76,11 @@ def running(agent: Mapping[str, Any], **sections: Any) -> Iterator[Bench]:
     """Start it with these keys of [node_agent] and further sections, and wait until everything is ready."""
     require(has_mosquitto(), "mosquitto (apt-get install mosquitto)")
     with tempfile.TemporaryDirectory(prefix="ps-bench-") as name:
-        folder, port = Path(name), free_port()
+        folder, port, metrics_port = Path(name), free_port(), free_port()
         body = {
             "broker": {"port": port, "data_dir": str(folder / "broker")},
             "node_agent": {"node": NODE, "state_dir": str(folder / "agent"), "metrics_interval_s": 0.5, **agent},
-            "metrics": {"port": 0},
+            "metrics": {"port": metrics_port},
             **sections,
         }
         for component in ("policy_manager", "resource_manager", "action_controller"):
@@ -74,7 +90,7 @@ def running(agent: Mapping[str, Any], **sections: Any) -> Iterator[Bench]:
         log = folder / "piriscale.log"
         with RunningSystem(configuration, log) as system, _connected(port, system) as client:
             _await_ready(client, system)
-            yield Bench(port, folder, configuration, system, client)
+            yield Bench(port, metrics_port, folder, configuration, system, client)
 
 
 @contextlib.contextmanager

@@ -87,7 +87,7 @@ class ForeignClient(PlainClient):
         while True:
             for one in self._since(topic, looked):
                 looked = one.number
-                if one.payload and wanted(one.body):
+                if one.payload and holds(wanted, one.body):
                     return one.body
             left = end - time.monotonic()
             assert left > 0, (
@@ -114,6 +114,17 @@ class ForeignClient(PlainClient):
 
 
 def read(payload: bytes) -> Body:
-    """What a payload says, in whichever of the two formats."""
-    body: Body = json.loads(payload) if payload[:1] == b"{" else msgpack.unpackb(payload)
-    return body
+    """What a payload says, in whichever of the two formats; empty when it says nothing."""
+    try:
+        body = json.loads(payload) if payload[:1] == b"{" else msgpack.unpackb(payload)
+    except (ValueError, RecursionError, msgpack.UnpackException):
+        return {}
+    return body if isinstance(body, dict) else {}
+
+
+def holds(wanted: Wanted, body: Body) -> bool:
+    """Whether a condition holds; for a body without the fields it asks for it does not."""
+    try:
+        return wanted(body)
+    except (KeyError, TypeError):
+        return False

@@ -79,7 +79,7 @@ class PodmanStage:
         if not Path(PYTHON).exists():
             raise StageError(f"the demo needs {PYTHON} (apt-get install python3)")
         self._folder = folder
-        self._podman = PrivatePodman(folder / "podman")
+        self._podman = PrivatePodman(folder / "p")
         self._port = free_port()
         self._container: Container | None = None
 

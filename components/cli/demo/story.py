@@ -31,6 +31,8 @@ SLOW_FOR_S: Final = 20.0
 FAST_WITHIN_S: Final = 90.0
 LOOK_BACK_S: Final = 2.0
 SAMPLES_MIN: Final = 5
+TEMPORARY_PATH_MAX: Final = 20
+"""Podman refuses a runroot of more than 50 characters; below a longer folder than this it would be one."""
 EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 _COMPONENTS: Final = {
@@ -81,7 +83,8 @@ def _interruptible() -> Iterator[None]:
 def _play(screen: Screen, cleanup: contextlib.ExitStack, *, simulated: bool) -> Result:
     if shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") is None:
         raise StageError("mosquitto is missing; install it: apt-get install mosquitto")
-    folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="piriscale-demo-")))
+    short = tempfile.gettempdir() if len(tempfile.gettempdir()) <= TEMPORARY_PATH_MAX else "/tmp"  # noqa: S108
+    folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="piriscale-", dir=short)))
     recorder = Recorder(screen.event)
     stage: Stage = SimulatedStage(recorder) if simulated else PodmanStage(folder)
     screen.step(f"starting the application ({stage.describe()})")
