@@ -1,0 +1,64 @@
+"""Containers that systemd starts from a quadlet, as on a vehicle."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from tests.vm.guest.bench import Bench, run
+from tests.vm.guest.cells import WORKS, Cell, kept_or_lost, tried
+
+GENERATOR: Final = Path("/usr/lib/systemd/system-generators/podman-system-generator")
+UNIT: Final = """\
+[Container]
+ContainerName=quadlet
+Image={image}
+Network=none
+PodmanArgs=--cpus 0.5 --memory 128m --stop-timeout 0
+Exec=/bin/busybox sleep 100000
+"""
+
+
+def updated(bench: Bench) -> Cell:
+    return with_quadlet(bench, lambda _: tried(bench, "quadlet", cpu_limit=900, memory_limit=200))
+
+
+def reloaded(bench: Bench) -> Cell:
+    return update_then(bench, "daemon-reload")
+
+
+def restarted(bench: Bench) -> Cell:
+    return update_then(bench, "restart", "sleeper.service")
+
+
+def update_then(bench: Bench, *act: str) -> Cell:
+    """Update the container, let systemd do something, and see whether the limits hold."""
+
+    def use(systemctl: list[str]) -> Cell:
+        cell = tried(bench, "quadlet", cpu_limit=900, memory_limit=200)
+        if cell.result != WORKS:
+            return cell
+        run(*systemctl, *act)
+        return kept_or_lost(bench, "quadlet", cpu=900, memory=200)
+
+    return with_quadlet(bench, use)
+
+
+def with_quadlet(bench: Bench, use: Callable[[list[str]], Cell]) -> Cell:
+    """Use a container that systemd starts; `use` is given how to call systemctl for it."""
+    root = os.geteuid() == 0
+    folder = Path("/etc/containers/systemd") if root else Path.home() / ".config/containers/systemd"
+    if not GENERATOR.exists():
+        return Cell("no quadlets", "they need Podman 4.4")
+    if bench.call("GET", "/info")["host"]["cgroupManager"] != "systemd":
+        return Cell("not tried", "quadlets are started by systemd")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sleeper.container").write_text(UNIT.format(image=bench.image), encoding="utf-8")
+    systemctl = ["systemctl", *([] if root else ["--user"])]
+    run(*systemctl, "daemon-reload")
+    run(*systemctl, "start", "sleeper.service")
+    try:
+        return use(systemctl)
+    finally:
+        run(*systemctl, "stop", "sleeper.service")
+        (folder / "sleeper.container").unlink()

@@ -1,0 +1,56 @@
+"""Lowers the memory limit of a container whose use moves, again and again; nothing in it may be killed by that.
+
+Prints JSON: python -m tests.vm.guest.shrink URL IMAGE ATTEMPTS SEED
+"""
+
+import json
+import random
+import sys
+import time
+from collections import Counter
+from functools import partial
+from typing import Any, Final
+
+from tests.vm.guest.bench import Bench, resource_limits, run
+
+ROOMY_MIB: Final = 256
+TARGETS_MIB: Final = range(16, 160)
+MOVER: Final = "mover"
+MOVES: Final = """
+while true; do
+    for size in 4 48 16 64 8 32; do
+        /bin/busybox dd if=/dev/zero of=/dev/null bs=${size}M count=1 2>/dev/null || echo killed
+    done
+done
+"""
+"""Between next to nothing and 64 MiB, several times a second."""
+
+
+def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
+    """Try to lower the limit, to anything between too little and roomy; after a success raise it again."""
+    chance = random.Random(seed)
+    bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
+    outcomes = Counter[str]()
+    kills: list[str] = []
+    seconds: list[float] = []
+    try:
+        for _ in range(attempts):
+            target = chance.choice(TARGETS_MIB)
+            started = time.monotonic()
+            result = bench.update(MOVER, memory_limit=target)
+            seconds.append(time.monotonic() - started)
+            outcomes["lowered" if result.success else getattr(result.reason, "name", "no reason")] += 1
+            if result.success:
+                bench.update(MOVER, memory_limit=ROOMY_MIB)
+            killed = bench.kernel(MOVER).killed()
+            if killed > len(kills):
+                kills += [f"{target}Mi: {result.message}"] * (killed - len(kills))
+    finally:
+        bench.remove(MOVER)
+    seconds.sort()
+    return {"outcomes": outcomes, "kills": kills, "median_s": seconds[len(seconds) // 2], "longest_s": seconds[-1]}
+
+
+if __name__ == "__main__":
+    url, image, attempts, seed = sys.argv[1:]
+    print(json.dumps(shrink(Bench(url, partial(run, "podman"), image), int(attempts), int(seed))))
