@@ -1,7 +1,7 @@
 """Looks at containers and at the node: blocking work that the component hands out, and what comes back from it."""
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from components.node_agent.runtime import (
     Container,
@@ -35,6 +35,8 @@ class Observation:
     """What the machine has."""
     problem: str | None = None
     """Something that could not be read, and what to do."""
+    complete: bool = True
+    """Whether there are no other containers; else the runtime could not be asked, and these are as last seen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +56,25 @@ class Observer:
         self._clock = clock
 
     def all(self, *, fresh: bool) -> Observation | Unseen:
-        """Every container. Not `fresh`: the runtime is asked only if what it said last turns out to be stale."""
+        """Every container. Not `fresh`: the runtime is asked only if what it said last turns out to be stale.
+
+        While the runtime cannot be asked, the kernel still can: about the containers that were seen last.
+        """
         try:
             observation, stale = self._look(self._runtime.containers(fresh=fresh))
             if stale and not fresh:
                 observation, _ = self._look(self._runtime.containers(fresh=True))
         except ContainerRuntimeError as error:
-            return Unseen(Reason.QUERY_FAILED, f"cannot tell which containers there are: {error}")
+            return self._last_seen(f"cannot tell which containers there are: {error}")
         return observation
+
+    def _last_seen(self, problem: str) -> Observation | Unseen:
+        try:
+            observation, _ = self._look(self._runtime.containers(fresh=False))
+        except ContainerRuntimeError:
+            return Unseen(Reason.QUERY_FAILED, problem)
+        living = tuple(look for look in observation.looks if look.reading is not None)
+        return replace(observation, looks=living, problem=problem, complete=False)
 
     def one(self, workload: str) -> Observation | Unseen:
         """One container, by exact name or full id."""

@@ -163,8 +163,9 @@ class ContainerRuntime(Protocol):
         """The machine as the kernel shows it. Cheap. Raises QueryFailedError."""
 
     def containers(self, *, fresh: bool) -> Sequence[Container]:
-        """All containers, stopped ones too. Not `fresh`: as last seen, without asking the runtime if it can.
+        """All containers, stopped ones too.
 
+        Not `fresh`: as last seen, without asking the runtime if that can be avoided; and when it cannot be asked.
         Raises ContainerRuntimeError.
         """
 

@@ -77,6 +77,7 @@ class SimulatedRuntime:
         self._streams: list[SimulatedEvents] = []
         self._events = itertools.count(1)
         self._down = False
+        self._last_seen: Sequence[Container] = ()
         self._lock = threading.Lock()
 
     def fault(self, name: str, *faults: Fault) -> None:
@@ -102,10 +103,12 @@ class SimulatedRuntime:
         return self.world.host()
 
     def containers(self, *, fresh: bool) -> Sequence[Container]:
-        """All containers; without `fresh` even while the runtime is out of reach."""
-        if fresh:
+        """All containers; without `fresh`, while the runtime is out of reach, as last seen."""
+        if not self._down:
+            self._last_seen = self.world.containers()
+        elif fresh or not self._last_seen:
             self._check_up()
-        return self.world.containers()
+        return self._last_seen
 
     def resolve(self, workload: str) -> Container:
         """The container of this name or id."""

@@ -5,7 +5,7 @@ from typing import Final
 
 from components.component import Call, Instant, Output
 from components.node_agent.inventory import Inventory
-from components.node_agent.observe import Observer, Unseen
+from components.node_agent.observe import Observation, Observer, Unseen
 from components.node_agent.reporter import Reporter
 from components.node_agent.work import SnapshotRead, SnapshotWork
 from schemas.enums import SnapshotTrigger
@@ -90,22 +90,30 @@ class Snapshots:
         self._running = None
         if isinstance(read.seen, Unseen):
             return self._failed(read.work, read.seen.text, now)
+        if read.seen.problem is not None and read.seen.problem != self.problem:
+            _log.warning("%s", read.seen.problem)
         self.problem = read.seen.problem
-        self._inventory.replace(look.container for look in read.seen.looks)
-        self._reporter.keep_only(read.seen)
-        reports = self._reporter.reports(read.seen, read.work.asked_at, now.epoch_ms)
+        self.last = self._snapshot(read.work, read.seen, now)
+        if read.seen.complete:
+            self._inventory.replace(look.container for look in read.seen.looks)
+            self._reporter.keep_only(read.seen)
+            return [self.last, *self._begin(now)]
+        return [self.last, *self.want(read.work.trigger, now, after_s=RETRY_S)]
+
+    def _snapshot(self, work: SnapshotWork, seen: Observation, now: Instant) -> NodeSnapshot:
+        reports = self._reporter.reports(seen, work.asked_at, now.epoch_ms)
         fitting = self._reporter.fitting(reports)
         if len(fitting) < len(reports):
             _log.warning("snapshot cut to %d of %d containers", len(fitting), len(reports))
-        self.last = NodeSnapshot(
+        return NodeSnapshot(
             node=self._node,
             boot_id=self._boot_id,
-            seq=read.seen.seq,
-            trigger=read.work.trigger,
-            truncated=len(fitting) < len(reports),
+            seq=seen.seq,
+            # One that is not complete does not fulfil what was asked for, so it does not claim to.
+            trigger=work.trigger if seen.complete else SnapshotTrigger.PERIODIC,
+            truncated=len(fitting) < len(reports) or not seen.complete,
             containers=tuple(fitting),
         )
-        return [self.last, *self._begin(now)]
 
     def crashed(self, work: SnapshotWork, error: Exception, now: Instant) -> list[Output]:
         """A look ended by a bug."""

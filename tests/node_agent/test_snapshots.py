@@ -216,6 +216,39 @@ class TestWithoutRuntime:
         assert triggers(driver) == [SnapshotTrigger.START]
         assert len(of_type(driver.said, NodeInfo)) == 1
 
+    def test_what_was_seen_before_is_still_read_from_the_kernel_but_absence_proves_nothing(
+        self, driver: Driver
+    ) -> None:
+        driver.runtime.world.add("gone", FIRST)
+        driver.start()
+        driver.runtime.set_down(down=True)
+        driver.runtime.world.remove("gone")
+        driver.runtime.world.set_limits("app", Limits(cpu_limit=900))
+        driver.give(ContainersChanged())
+        driver.advance(0.1, run=True)
+        assert (driver.snapshot.truncated, driver.snapshot.trigger) == (True, SnapshotTrigger.PERIODIC)
+        assert [report.workload_id for report in driver.snapshot.containers] == ["app"]
+        assert driver.snapshot.containers[0].actual is not None
+        assert driver.snapshot.containers[0].actual.cpu_limit == 900
+        assert "switch it on" in (driver.agent.healthy or "")
+
+    def test_and_when_it_is_back_the_whole_is_told(self, driver: Driver) -> None:
+        driver.start()
+        driver.runtime.set_down(down=True)
+        driver.give(ContainersChanged())
+        driver.advance(0.1, run=True)
+        driver.runtime.set_down(down=False)
+        driver.advance(3, run=True)
+        assert (driver.snapshot.truncated, driver.snapshot.trigger) == (False, SnapshotTrigger.CONTAINER)
+        assert driver.agent.healthy is None
+
+    def test_metrics_go_on(self, driver: Driver) -> None:
+        driver.start()
+        driver.runtime.set_down(down=True)
+        driver.said.clear()
+        driver.advance(2.1, run=True)
+        assert [len(batch.containers) for batch in of_type(driver.said, ContainerMetrics)] == [1, 1]
+
     def test_updates_are_answered(self, driver: Driver) -> None:
         driver.start()
         driver.runtime.set_down(down=True)
@@ -275,9 +308,16 @@ class TestStatus:
         assert "does not run" in reply.message
 
     def test_a_runtime_that_cannot_tell(self, driver: Driver) -> None:
+        driver.runtime.set_down(down=True)
+        driver.start()
+        assert driver.status().reason is Reason.QUERY_FAILED
+
+    def test_a_runtime_that_cannot_tell_any_more(self, driver: Driver) -> None:
         driver.start()
         driver.runtime.set_down(down=True)
-        assert driver.status().reason is Reason.QUERY_FAILED
+        reply = driver.status()
+        assert (reply.success, len(reply.containers)) == (True, 1)
+        assert "cannot tell which containers there are" in reply.message
 
     def test_more_than_can_be_answered_at_once_is_overloaded(self, driver: Driver) -> None:
         driver.start()

@@ -3,6 +3,7 @@
 import logging
 import os
 import re
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -32,6 +33,8 @@ FIRST_THAT_STORES: Final = (5, 1)
 FIRST_THAT_MERGES: Final = (5, 4)
 CLOSE_LOOKS_MAX: Final = 200
 """Containers inspected for their exact start in one listing; the others' is known to the second."""
+ASK_AGAIN_S: Final = 5.0
+"""How long a Podman that could not tell its containers is not asked again where memory will do."""
 
 RELEVANT_EVENTS: Final = ("start", "died", "remove", "rename", "pause", "unpause", "update")
 
@@ -53,6 +56,7 @@ class PodmanRuntime:
         self._kernel = KernelReader(root)
         self._catalog = Catalog()
         self._version: tuple[int, ...] | None = None
+        self._ask_again_at = 0.0
 
     def info(self) -> RuntimeInfo:
         """Podman's version, what it may change, and the machine. Takes about 0.3 s: Podman measures CPU use."""
@@ -75,11 +79,18 @@ class PodmanRuntime:
         return self._kernel.host()
 
     def containers(self, *, fresh: bool) -> Sequence[Container]:
-        """All containers; not `fresh`: from memory while no event told of a change."""
-        if not fresh and self._catalog.complete:
-            return self._catalog.all()
+        """All containers; not `fresh`: from memory while no event told of a change, or Podman cannot be asked."""
+        known = [] if fresh else self._catalog.all()
+        if not fresh and (self._catalog.complete or (known and time.monotonic() < self._ask_again_at)):
+            return known
         changes = self._catalog.changes
-        rows = self._rest.get("/containers/json", all="true")
+        try:
+            rows = self._rest.get("/containers/json", all="true")
+        except ContainerRuntimeError:
+            self._ask_again_at = time.monotonic() + ASK_AGAIN_S
+            if known:
+                return known
+            raise
         listed = [from_list(row) for row in rows]
         containers = self._with_exact_starts([container for container in listed if container.name])
         self._catalog.replace(containers, changes)

@@ -1,0 +1,103 @@
+"""A small REST service that stands for Podman versions that are not installed here.
+
+It keeps stored limits as they do, and writes those in force into a cgroup tree of files. Real newer versions run
+in the virtual machine's tests.
+"""
+
+import json
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any, cast
+
+from tests.node_agent.test_cgroups import ID, PID, SYSTEMD, V2_ALL, V2_FREE, Tree, unified
+
+MIB = 1024 * 1024
+
+
+class NewerPodman:
+    """A service of some version with one running container, `app`, on cgroup v2."""
+
+    def __init__(self, directory: Path, version: str) -> None:
+        self.version = version
+        self.bodies: list[dict[str, Any]] = []
+        self.stored: dict[str, Any] = {"CpuShares": 512, "PidsLimit": 2048}
+        self.refuse_cpu = False
+        """Fail at the CPU, after the memory was applied."""
+        self.refuse_all = 0
+        """How many of the next updates are refused altogether."""
+        self.tree: Tree = unified(directory, SYSTEMD)
+        self.tree.cgroup("", **V2_ALL)
+        self.tree.cgroup(SYSTEMD, **V2_FREE, **V2_ALL, memory__current="1048576")
+        self.force({"cpu": {"quota": 50_000, "period": 100_000}, "memory": {"limit": 64 * MIB}})
+        self.socket = directory / "api.sock"
+        self._server = _Server(str(self.socket), _Handler)
+        self._server.podman = self
+        threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+
+    def force(self, body: dict[str, Any]) -> None:
+        """Bring limits into force."""
+        cpu, memory = body.get("cpu", {}), body.get("memory", {})
+        if "quota" in cpu:
+            self.tree.cgroup(SYSTEMD, cpu__max=f"{cpu['quota']} {cpu['period']}")
+        if "limit" in memory:
+            self.tree.cgroup(SYSTEMD, memory__max=str(memory["limit"]), memory__swap__max="0")
+
+    def update(self, body: dict[str, Any]) -> int:
+        """Store first, then apply, as 5.1 and later do; the HTTP status."""
+        self.bodies.append(body)
+        if self.refuse_all:
+            self.refuse_all -= 1
+            return 500
+        if self.refuse_cpu and "cpu" in body:
+            self.refuse_cpu = False
+            self.force({"memory": body.get("memory", {})})
+            return 500
+        self.force(body)
+        return 201
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Server(socketserver.ThreadingUnixStreamServer):
+    daemon_threads = True
+    podman: NewerPodman
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def address_string(self) -> str:
+        return "unix"
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class calls it so
+        """Say nothing."""
+
+    @property
+    def _podman(self) -> NewerPodman:
+        return cast("_Server", self.server).podman
+
+    def do_GET(self) -> None:
+        if self.path.endswith("/_ping"):
+            self._answer(200, {})
+        elif "/containers/" in self.path:
+            state = {"Status": "running", "Pid": PID, "StartedAt": "2026-01-02T03:04:05.678901234+09:00"}
+            self._answer(200, {"Name": "app", "Id": ID, "State": state, "HostConfig": self._podman.stored})
+        else:
+            self._answer(404, {"cause": "no such thing", "message": "no such thing"})
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        status = self._podman.update(body)
+        self._answer(status, {"cause": "crun update", "message": "failed: exit status 1"} if status > 201 else ID)
+
+    def _answer(self, status: int, body: object) -> None:
+        payload = json.dumps(body).encode()
+        self.send_response(status)
+        self.send_header("Libpod-Api-Version", self._podman.version)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
