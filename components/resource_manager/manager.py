@@ -226,7 +226,7 @@ class ResourceManager:
                 return
             if record is None or record.dormant:
                 return
-            if record.managed and turn.work.open_row(record.key) is None:
+            if record.managed and not turn.work.active_rows(record.key):
                 record = observation.forget_desired(turn, record)
             turn.publish(record)
         elif cleared.message is NodeInfo and (node not in self._live.agents or self._live.agents[node].away):
@@ -234,11 +234,13 @@ class ResourceManager:
 
     def _forget_node(self, turn: Turn, node: str) -> None:
         for record in turn.work.workloads_of(node):
+            observation.container_gone(turn, record, f"node {node} was forgotten")
             turn.work.remove(record.key)
             self._live.repeater.answered(("reconcile", record.key))
             turn.clear(record.key)
         turn.work.remove_node(node)
         self._live.answered.discard(node)
+        self._live.counted.pop(node, None)
         self._live.agents.pop(node, None)
         self._live.capacities.pop(node, None)
         turn.out.append(Cleared(NodeCapacity, {"node": node}))

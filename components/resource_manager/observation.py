@@ -154,7 +154,7 @@ def _same_workload(turn: Turn, record: WorkloadRecord, container: ContainerRepor
     if not other or container.runtime_id == record.runtime_id:
         return record
     text = f"{record.name} is another image by now; its earlier limits do not apply to it"
-    return forget_desired(turn, _container_gone(turn, record, text))
+    return forget_desired(turn, container_gone(turn, record, text))
 
 
 def forget_desired(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
@@ -174,7 +174,7 @@ def forget_desired(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
     )
 
 
-def _container_gone(turn: Turn, record: WorkloadRecord, text: str) -> WorkloadRecord:
+def container_gone(turn: Turn, record: WorkloadRecord, text: str) -> WorkloadRecord:
     """End rows of a container that is no more: nothing of theirs can be executed, nor must be when it returns."""
     for row in turn.work.active_rows(record.key):
         if row.stage is Stage.RECORDED:
@@ -222,7 +222,7 @@ def expire_absent(turn: Turn) -> None:
 
 def _let_go(turn: Turn, record: WorkloadRecord) -> None:
     turn.live.absent.pop(record.key, None)
-    current = _container_gone(turn, record, f"{record.name} is gone")
+    current = container_gone(turn, record, f"{record.name} is gone")
     current = end_reconcile(turn, current, Verdict.FAILED, Reason.UNKNOWN_WORKLOAD, f"{record.name} is gone")
     still_there = turn.live.missing[record.key] == 0
     if current.managed or still_there:
