@@ -1,9 +1,12 @@
 """SQLite files as components keep them: durable before it is said, set aside when broken, versioned."""
 
 import contextlib
+import fcntl
 import logging
+import os
 import sqlite3
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -22,25 +25,40 @@ class Database:
     """One SQLite file with a schema version, WAL and synchronous FULL.
 
     A file that is corrupt, or written by a newer version, is set aside under a name that says so, and a new one
-    begins; `fresh` tells, so that the owner rebuilds from what runs.
+    begins; `fresh` tells, so that the owner rebuilds from what runs. It has one owner at a time: what a component
+    keeps in memory beside it would otherwise be overwritten by a second instance, started by mistake.
     """
 
     def __init__(self, path: Path | None, migrations: tuple[str, ...], *, durable: bool = True) -> None:
         """Open or create `path` (None: in memory, for tests). `migrations[k]` leads from version k to k + 1.
 
-        Raises StorageError when the file can neither be used nor set aside.
+        Raises StorageError when the file can neither be used nor set aside, or has an owner.
         """
         self.path = path
         self.fresh = path is None or not path.exists()
         self.set_aside: Path | None = None
+        self._release: Callable[[], object] = lambda: None
         self._migrations = migrations
         self._durable = durable
         try:
             if path is not None:
                 path.parent.mkdir(parents=True, exist_ok=True)
+                self._release = self._own(path)
             self._connection = self._open_or_begin_anew()
         except (sqlite3.Error, OSError) as error:
+            self._release()
             raise StorageError(f"{path}: cannot open the database: {error}") from error
+
+    def _own(self, path: Path) -> Callable[[], object]:
+        """Lock the file for this object's life; returns what gives it free. Raises StorageError."""
+        lock = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        release = weakref.finalize(self, os.close, lock)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            release()
+            raise StorageError(f"{path}: another process uses it; stop that one first") from None
+        return release
 
     def _open_or_begin_anew(self) -> sqlite3.Connection:
         try:
@@ -121,6 +139,7 @@ class Database:
     def close(self) -> None:
         """Close the file; everything committed is on disk."""
         self._connection.close()
+        self._release()
 
 
 def read_rows(path: Path, statement: str, *values: object) -> list[tuple[object, ...]]:
