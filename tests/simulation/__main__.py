@@ -38,7 +38,9 @@ def _parse() -> argparse.Namespace:
 
 def _one(options: argparse.Namespace) -> int:
     result = simulate(
-        options.seed, planted=options.planted, listener=(lambda note: print(line(note))) if options.verbose else None
+        options.seed,
+        planted=options.planted,
+        listener=(lambda note: print(line(note))) if options.verbose else None,
     )
     if result.violation is None:
         print(f"seed {result.seed}: all invariants hold ({result.steps} steps, {result.actions} actions)")

@@ -45,7 +45,7 @@ class Session:
     waiting: dict[int, tuple[str, Frame]] = field(default_factory=dict)
     """Sender and frame by packet id: not acknowledged yet, in order."""
     acked: deque[tuple[float, int, tuple[str, Frame]]] = field(default_factory=deque)
-    channels: dict[tuple[str, str], float] = field(default_factory=dict)
+    channels: dict[str, float] = field(default_factory=dict)
     topics: dict[str, bool] = field(default_factory=dict)
 
     def wants(self, topic: str) -> bool:
@@ -62,9 +62,7 @@ class Session:
 
 
 def _takes(pattern: tuple[str, ...], levels: list[str]) -> bool:
-    return len(pattern) == len(levels) and all(
-        p in ("+", level) for p, level in zip(pattern, levels, strict=True)
-    )
+    return len(pattern) == len(levels) and all(p in ("+", level) for p, level in zip(pattern, levels, strict=True))
 
 
 class Broker:
@@ -152,7 +150,7 @@ class Broker:
         link = session.link
         if link is None:
             return
-        channel = (sender, frame.topic)
+        channel = frame.topic  # a broker keeps the order of one topic towards one subscriber
         for copy in range(2 if frame.qos and self.world.chance(self.weather.doubled) else 1):
             when = max(session.channels.get(channel, 0.0), self.world.now + self.delay())
             session.channels[channel] = when

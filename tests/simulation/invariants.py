@@ -46,7 +46,9 @@ def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]
         wanted, use = limits.cpu_limit, record.usage.cpu
         cpu = max(cpu, use if "cpu_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0)
         wanted, use = limits.memory_limit, record.usage.memory
-        memory = max(memory, use if "memory_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0)
+        memory = max(
+            memory, use if "memory_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0
+        )
     return cpu, memory
 
 
@@ -133,15 +135,15 @@ class Monitor(Watcher, Witness):
                 self.fail("12 (desired limits return)", f"{key}: the desired limits were dropped by {item!r}")
         drifted = new.sync_state is SyncState.DRIFT_DETECTED
         if drifted and (old is None or old.sync_state is not SyncState.DRIFT_DETECTED):
-            self._drift_is_real(key, new)
+            self._drift_is_real(key, old or new, new)
 
-    def _drift_is_real(self, key: Key, record: WorkloadRecord) -> None:
+    def _drift_is_real(self, key: Key, old: WorkloadRecord, record: WorkloadRecord) -> None:
         invariant = "10 (drift under the rules)"
         if record.busy or any(row.open for row in self._rows(key)):
             self.fail(invariant, f"{key}: judged while busy or with an open action")
         if record.stamp <= record.confirmed_stamp and record.confirmed_generation == record.generation:
             self.fail(invariant, f"{key}: judged from {record.stamp}, confirmed by {record.confirmed_stamp}")
-        if record.confirmed_generation != record.generation:
+        if record.confirmed_generation not in (old.generation, record.generation):
             self.fail(invariant, f"{key}: generation {record.generation} was never confirmed")
         truth = self.system.kernels[key[0]].containers_by_name.get(key[1])
         if truth is None or not truth.running or self.ledger_lost_at is not None or record.desired is None:
@@ -340,4 +342,3 @@ def _updates(task: Task) -> bool:
 
 def _commanded(write: Write) -> bool:
     return write.order is not None and write.order.generation is not None
-

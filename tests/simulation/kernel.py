@@ -53,6 +53,8 @@ class Truth:
     running: bool = True
     started_at: int = 0
     usage: Amount = Amount()
+    cpu_time_us: float = 0.0
+    metered_at: float = 0.0
     ours: dict[str, int] = field(default_factory=dict)
     """Generation of our write that each limit in force comes from; absent: not from us."""
 
@@ -100,8 +102,10 @@ class Kernel:
         self.mood = Mood.WELL
         self.containers_by_name: dict[str, Truth] = {}
         self.process: Process | None = None
-        self.events: Callable[[str], None] = lambda name: None
+        self.events: Callable[[], None] = lambda: None
         self.writing: list[Write] = []
+        self.listed: Sequence[Container] | None = None
+        """As the agent of the present life last saw them."""
         self.settle_s = settle_s
         self.timeout_s = timeout_s
         self._witness = witness
@@ -115,7 +119,7 @@ class Kernel:
         truth = Truth(name, f"{self.node}-{name}-{self._ids}", image, limits, limits, usage=usage)
         self.containers_by_name[name] = truth
         truth.started_at = int(self.world.now * 1000) + 1
-        self._told(name)
+        self._told()
         return truth
 
     def remove(self, name: str) -> Truth | None:
@@ -123,7 +127,7 @@ class Kernel:
         truth = self.containers_by_name.pop(name, None)
         if truth is not None:
             truth.running = False
-            self._told(name)
+            self._told()
         return truth
 
     def stop(self, name: str) -> None:
@@ -132,7 +136,7 @@ class Kernel:
         if truth is not None and truth.running:
             truth.running = False
             truth.ours = {}
-            self._told(name)
+            self._told()
 
     def begin(self, name: str) -> None:
         """Start it (again), with the limits it was created with."""
@@ -141,7 +145,7 @@ class Kernel:
             truth.running = True
             truth.limits, truth.ours = truth.born_with, {}
             truth.started_at = int(self.world.now * 1000) + 1
-            self._told(name)
+            self._told()
 
     def change_by_hand(self, name: str, changes: Limits) -> None:
         """Somebody else writes."""
@@ -151,9 +155,9 @@ class Kernel:
             truth.ours = {k: v for k, v in truth.ours.items() if k not in changes.asked}
             self._witness.kernel_changed(self.node, truth)
 
-    def _told(self, name: str) -> None:
+    def _told(self) -> None:
         if not self.world.chance(0.1):  # events can be missed
-            self.events(name)
+            self.events()
 
     # The runtime, as the agent calls it.
 
@@ -165,12 +169,15 @@ class Kernel:
         """The machine."""
         return Host(self.total, frozenset(range(self.total.cpu // 1000)))
 
-    def containers(self, *, fresh: bool) -> Sequence[Container]:  # noqa: ARG002 - the protocol's
+    def containers(self, *, fresh: bool) -> Sequence[Container]:
         """All containers."""
+        if self.listed is not None and not fresh:
+            return self.listed
         self._takes(0.002)
         if self.mood in (Mood.AWAY, Mood.UNREADABLE):
             raise RuntimeUnavailableError("no answer from the runtime")
-        return [truth.seen() for truth in self.containers_by_name.values()]
+        self.listed = [truth.seen() for truth in self.containers_by_name.values()]
+        return self.listed
 
     def resolve(self, workload: str) -> Container:
         """The container of a name or id."""
@@ -190,7 +197,10 @@ class Kernel:
         truth = self._truth(container)
         if truth is None or not truth.running:
             raise NotRunningError(f"{container.name} does not run")
-        return Enforced(truth.limits, memory_bytes=truth.usage.memory * BYTES_PER_MIB)
+        truth.cpu_time_us += (self.world.now - truth.metered_at) * truth.usage.cpu * 1000
+        truth.metered_at = self.world.now
+        used = truth.usage.memory * BYTES_PER_MIB
+        return Enforced(truth.limits, memory_bytes=used, cpu_time_us=int(truth.cpu_time_us))
 
     def update(self, container: Container, changes: Limits) -> None:
         """Write, as the mood is."""
@@ -221,11 +231,6 @@ class Kernel:
 
     def close(self) -> None:
         """Nothing to close."""
-
-    def process_now(self) -> float:
-        """Monotonic seconds of the agent's process."""
-        assert self.process is not None
-        return self.process.now().monotonic
 
     def connection_breaks(self) -> None:
         """The agent died: what hangs has settle_s left to take effect."""

@@ -10,6 +10,7 @@ from greenlet import getcurrent, greenlet
 from broker.bus import BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
 from broker.frames import matches
 from components.component import Booted, Call, CallFailed, Component, Instant, Output
+from components.node_agent.work import UpdateWork
 from components.shell.dispatch import Dispatcher
 from components.shell.shell import client_id_of
 from components.shell.status import OwnStatus
@@ -311,11 +312,7 @@ class Process:
 
 def _order_of(call: Call) -> UpdateRequest | None:
     """The command that a call carries out, so that the kernel can tell which one wrote."""
-    run: Any = call.run
-    things = [*getattr(run, "args", ()), *(getattr(run, "keywords", None) or {}).values()]
-    things += [cell.cell_contents for cell in getattr(run, "__closure__", None) or ()]
-    things += [value for thing in list(things) for value in getattr(thing, "__dict__", {}).values()]
-    return next((thing for thing in things if isinstance(thing, UpdateRequest)), None)
+    return call.run.write.request if isinstance(call.run, UpdateWork) else None
 
 
 def _own_frame(status: OwnStatus, state: ConnectionState) -> Frame:

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tests.simulation.system import System
 
 
-
 def unrest(system: "System") -> Iterator[str]:
     """Everything that is not as it must be in the end, in words."""
     ledger = system.monitor.ledger

@@ -79,4 +79,6 @@ def _come_to_rest(system: System) -> None:
         if restful >= _RESTFUL_LOOKS:
             return
         if world.now >= deadline:
-            raise Violation("at rest", f"{REST_WITHIN_S:g} s after the last fault: {'; '.join(wrong)} (look {look})")
+            raise Violation(
+                "at rest", f"{REST_WITHIN_S:g} s after the last fault: {'; '.join(wrong)} (look {look})"
+            )

@@ -7,13 +7,15 @@ from typing import Any
 from components.action_controller.controller import ActionController
 from components.action_controller.journal import Journal
 from components.component import Component
+from components.node_agent.agent import NodeAgent
+from components.node_agent.events import ContainersChanged
+from components.node_agent.node_metrics import SimulatedSampler
 from components.node_agent.store import MemoryStore
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.manager import ResourceManager
 from components.settings import ActionControllerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
 from components.storage import Database, StorageError
 from schemas.limits import Amount, Limits
-from tests.simulation.agent import Happened, ScriptedAgent
 from tests.simulation.bus import Broker
 from tests.simulation.invariants import Monitor
 from tests.simulation.kernel import Kernel
@@ -22,7 +24,7 @@ from tests.simulation.requester import Requester
 from tests.simulation.world import Machine, World
 
 SETTINGS = Settings(
-    node_agent=NodeAgentSettings(settle_s=8, call_timeout_s=3, sync_interval_s=10),
+    node_agent=NodeAgentSettings(settle_s=8, call_timeout_s=3, sync_interval_s=10, metrics_interval_s=86_400),
     resource_manager=ResourceManagerSettings(lease_s=20, absent_hold_s=40),
     action_controller=ActionControllerSettings(retries=2, retry_interval_s=1, deadline_ms=5000),
 )
@@ -157,15 +159,27 @@ class System:
 
         def build(process: Process) -> Component:
             kernel.process = process
-            kernel.events = lambda name: self._event(process, name)
+            kernel.events = lambda: self._event(process)
             process.on_death = kernel.connection_breaks
-            return ScriptedAgent(kernel, store, process.now(), agent.settle_s, agent.sync_interval_s)
+            kernel.listed = None
+            settings = self.settings.model_copy(update={"node_agent": agent.model_copy(update={"node": node})})
+            boot_id = store.next_boot(process.now().epoch_ms // 1000)
+            return NodeAgent(
+                settings,
+                kernel,
+                store,
+                boot_id,
+                sampler=SimulatedSampler(total, Amount),
+                watcher=None,
+                clock=lambda: process.now().monotonic,
+            )
 
         self.agents[node] = self._process(f"agent {node}", machine, build)
 
-    def _event(self, process: Process, name: str) -> None:
+    def _event(self, process: Process) -> None:
         self.world.after(
-            self.world.rng.random(), lambda: process.perform(lambda: process.dispatcher.returned(Happened(name)))
+            self.world.rng.random(),
+            lambda: process.perform(lambda: process.dispatcher.returned(ContainersChanged())),
         )
 
     def _process(self, name: str, machine: Machine, build: Any) -> Process:
