@@ -3,6 +3,7 @@
 import os
 import time
 import uuid
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -84,6 +85,7 @@ class Session:
     def __init__(self, settings: BrokerSettings, subscriptions: Sequence[Subscription]) -> None:
         self._options = options_of(settings)
         self._inbox = Inbox()
+        self._early: deque[Delivery] = deque()
         client_id = f"piriscale-cli-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._bus = connector(self._options)(Identity(client_id, tuple(subscriptions)), self._inbox.deliver)
         self.connected = False
@@ -129,7 +131,7 @@ class Session:
 
         Raises CliError when the connection is lost for good.
         """
-        event = self._inbox.take(timeout_s)
+        event = self._early.popleft() if self._early else self._inbox.take(timeout_s)
         if not isinstance(event, Delivery):
             self._note(event)
             return None
@@ -161,6 +163,9 @@ class Session:
             event = self._inbox.take(deadline - time.monotonic())
             if event is None:
                 raise CliError(f"the broker {self._options} does not answer; see `piriscale doctor`")
+            if isinstance(event, Delivery):  # brokers may send what is retained before they grant the subscription
+                self._early.append(event)
+                continue
             self._note(event)
             if isinstance(event, Disconnected):
                 raise CliError(f"{event.reason}; `piriscale up` starts a broker, `piriscale doctor` tells more")

@@ -1,14 +1,15 @@
 """`release` and `forget-node`: deleting what is retained, on purpose."""
 
 import time
+from collections.abc import Iterable
 from typing import Final
 
 from components.cli.connection import Session, subscriptions_to
 from components.cli.errors import EXIT_OK, CliError, UsageError
-from components.cli.nodes import node_of
+from components.cli.nodes import only_node
 from components.cli.screen import describe, describe_actual
 from components.settings import Settings
-from schemas.codec import Cleared
+from schemas.codec import Cleared, Decoded
 from schemas.enums import ConnectionState
 from schemas.message import Message, is_name
 from schemas.node import NodeInfo, NodeSnapshot
@@ -27,8 +28,9 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
     _must_be_name(workload, node)
     wanted = subscriptions_to(ResourceState, NodeInfo, NodeCapacity)
     with Session(settings.broker, wanted) as session:
-        node = node or node_of(session)
-        state = _states(session).get((node, workload))
+        retained = [heard.decoded for heard in session.retained()]
+        node = node or only_node(retained)
+        state = _state_of(retained, node, workload)
         if state is None:
             raise CliError(f"no workload {workload} is known on {node}; see `piriscale status`")
         if state.desired is None:
@@ -44,9 +46,11 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
     return EXIT_OK
 
 
-def _states(session: Session) -> dict[tuple[str, str], ResourceState]:
-    messages = (heard.decoded for heard in session.retained())
-    return {(one.node, one.workload_id): one for one in messages if isinstance(one, ResourceState)}
+def _state_of(retained: Iterable[Decoded], node: str, workload: str) -> ResourceState | None:
+    for message in retained:
+        if isinstance(message, ResourceState) and (message.node, message.workload_id) == (node, workload):
+            return message
+    return None
 
 
 def _answer(session: Session, node: str, workload: str) -> ResourceState | None:

@@ -23,10 +23,7 @@ app = typer.Typer(
     help="Scales CPU and memory of running containers, verified against the kernel.",
 )
 
-Config = Annotated[
-    Path | None,
-    typer.Option("--config", "-c", metavar="FILE", envvar="PIRISCALE_CONFIG", help="Configuration (TOML)."),
-]
+Config = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration (TOML).")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 Node = Annotated[
     str | None, typer.Option("--node", "-n", help="Its node; may be left out when exactly one is known.")
@@ -47,7 +44,16 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _common(
     context: typer.Context,
-    config: Config = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            metavar="FILE",
+            envvar="PIRISCALE_CONFIG",
+            help="Configuration (TOML), of every command.",
+        ),
+    ] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,

@@ -1,21 +1,16 @@
 """Which node is meant when none is named: the one there is."""
 
-from components.cli.connection import Session
+from collections.abc import Iterable
+
 from components.cli.errors import UsageError
+from schemas.codec import Decoded
 from schemas.node import NodeInfo
 from schemas.resources import NodeCapacity
 
 
-def node_of(session: Session) -> str:
-    """The only known node, from what is retained. Raises UsageError when there is none, or a choice.
-
-    The session is subscribed to `NodeInfo` and `NodeCapacity`.
-    """
-    known = {
-        message.node
-        for heard in session.retained()
-        if isinstance(message := heard.decoded, NodeInfo | NodeCapacity)
-    }
+def only_node(retained: Iterable[Decoded]) -> str:
+    """The only node of which something is retained. Raises UsageError when there is none, or a choice."""
+    known = {message.node for message in retained if isinstance(message, NodeInfo | NodeCapacity)}
     if len(known) == 1:
         return known.pop()
     if not known:

@@ -17,7 +17,7 @@ from components.cli.errors import (
     EXIT_TIMED_OUT,
     UsageError,
 )
-from components.cli.nodes import node_of
+from components.cli.nodes import only_node
 from components.cli.quantities import parse_duration
 from components.cli.screen import console, describe, describe_actual, styled
 from components.repeater import Repeater
@@ -92,9 +92,9 @@ class Wanted:
 def scale(settings: Settings, wanted: Wanted, *, as_json: bool) -> int:
     """Carry out one scaling and show how it goes. Returns the exit code."""
     wanted.action(wanted.node or "unknown")  # mistakes first, before anything is connected
-    heard = subscriptions_to(ScalingStatus, ComponentStatus, NodeInfo, NodeCapacity)
-    with Session(settings.broker, heard) as session:
-        action = wanted.action(wanted.node or node_of(session))
+    topics = subscriptions_to(ScalingStatus, ComponentStatus, NodeInfo, NodeCapacity)
+    with Session(settings.broker, topics) as session:
+        action = wanted.action(wanted.node or only_node(heard.decoded for heard in session.retained()))
         return _Following(session, action, wanted.wait_s, as_json=as_json).follow()
 
 
