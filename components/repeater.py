@@ -45,7 +45,8 @@ class Repeater:
     def __contains__(self, key: Hashable) -> bool:
         return key in self._waiting
 
-    def __copy__(self) -> "Repeater":
+    def copy(self) -> "Repeater":
+        """The same requests, in an object of its own."""
         same = Repeater()
         same._waiting, same._heap, same._pushed = dict(self._waiting), list(self._heap), self._pushed
         return same

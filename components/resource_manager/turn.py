@@ -1,6 +1,5 @@
 """One turn of ResourceManager: a unit of work, the time, the rules in force, and what is to be said at its end."""
 
-import copy
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,7 +62,7 @@ class Live:
 
     def copy(self) -> "Live":
         """The same, to return to when a turn could not be written down."""
-        return Live(**{name: copy.copy(value) for name, value in vars(self).items()})
+        return Live(**{k: v.copy() if hasattr(v, "copy") else v for k, v in vars(self).items()})
 
 
 class Turn:
