@@ -57,11 +57,9 @@ def read_decisions(path: Path, limit: int) -> list[tuple[int, PerfOutcome]]:
 def _read(database: Path | None, role: Role, read: Callable[[Path, int], Dated[M]], limit: int) -> Dated[M] | None:
     """None when there is no such file here. Raises CliError when it cannot be read."""
     path = database or Path(default_database(role))
-    if not path.exists():
-        return None
     try:
-        return read(path, limit)
-    except StorageError as error:
+        return read(path, limit) if path.exists() else None
+    except (StorageError, PermissionError) as error:
         raise CliError(str(error)) from error
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -15,8 +16,9 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from broker.configuration import MosquittoConfiguration
 from components.cli.main import app
-from tests.fixtures.broker import free_port, has_mosquitto
+from tests.fixtures.broker import RunningBroker, free_port, has_mosquitto, running_broker
 from tests.requirements import require
 
 PATIENCE_S = 15.0
@@ -94,13 +96,22 @@ class Child:
         self.send(number)
         return self.finish()
 
+    def close_output(self) -> None:
+        """Read no more, as `head` does when it has its lines."""
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
     def finish(self) -> int:
         """Wait for its end; its exit code."""
-        if self._process.stdout is not None and not self._process.stdout.closed:
-            out, err = self._process.communicate(timeout=PATIENCE_S)
-            self.out += out
-            self.err += err
-        return self._process.wait(PATIENCE_S)
+        code = self._process.wait(PATIENCE_S)
+        out, err = self._process.stdout, self._process.stderr
+        if out is not None and not out.closed:
+            self.out += out.read()
+            out.close()
+        if err is not None and not err.closed:
+            self.err += err.read()
+            err.close()
+        return code
 
 
 def configuration(
@@ -157,6 +168,17 @@ def running_system(folder: Path) -> Iterator[Configuration]:
         until(lambda: not child.running or len(status(settings)["workloads"]) == 3, "workloads are known")
         yield settings
         assert child.end() == 0, child.err
+
+
+@contextmanager
+def guarded_broker() -> Iterator[RunningBroker]:
+    """A broker that lets nobody in: its password file is empty."""
+    with tempfile.TemporaryDirectory(prefix="piriscale-passwords-") as folder:
+        Path(folder).chmod(0o755)  # the broker is not the user who runs the tests
+        passwords = Path(folder) / "passwords"
+        passwords.touch()
+        with running_broker(MosquittoConfiguration(password_file=passwords)) as guarded:
+            yield guarded
 
 
 def status(settings: Configuration) -> dict[str, list[dict[str, Any]]]:

@@ -22,8 +22,8 @@ def check_podman(settings: NodeAgentSettings, cgroups: Cgroups) -> list[Finding]
         return [ok(AREA, "not needed: node_agent.runtime is simulated")]
     url = settings.podman_url or default_url()
     path = Path(url.removeprefix("unix://"))
-    if url.startswith("unix://") and not _reachable(path):
-        return [_no_socket(path)]
+    if url.startswith("unix://") and (found := _judge_socket(path)):
+        return [found]
     try:
         rest = PodmanRest(url, ANSWER_WITHIN_S)
         version = rest.version()
@@ -34,13 +34,15 @@ def check_podman(settings: NodeAgentSettings, cgroups: Cgroups) -> list[Finding]
     return [_judge_version(version), *judge_host(host, cgroups)]
 
 
-def _reachable(path: Path) -> bool:
-    return path.is_socket() and os.access(path, os.R_OK | os.W_OK)
-
-
-def _no_socket(path: Path) -> Finding:
-    """Why there is no way through this socket."""
-    if path.is_socket():
+def _judge_socket(path: Path) -> Finding | None:
+    """Why there is no way through this socket; None: there may be one."""
+    try:
+        there = path.is_socket()
+    except PermissionError:
+        there = True
+    if there and os.access(path, os.R_OK | os.W_OK):
+        return None
+    if there:
         remedy = "run as root, or set node_agent.podman_url to the socket of this user's own Podman"
         return wrong(AREA, f"{path}: permission denied", remedy)
     if shutil.which("podman") is None:

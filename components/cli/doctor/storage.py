@@ -33,7 +33,7 @@ def check_storage(settings: Settings, free_mib_min: int = FREE_MIB_MIN) -> list[
 
 
 def _check(directory: Path, free_mib_min: int) -> Finding:
-    existing = next(one for one in (directory, *directory.parents) if one.exists())
+    existing = next(one for one in (directory, *directory.parents) if _seen(one))
     if not existing.is_dir():
         return wrong(AREA, f"{existing} is no directory", f"remove it, or name another place than {directory}")
     if not os.access(existing, os.W_OK | os.X_OK):
@@ -45,6 +45,13 @@ def _check(directory: Path, free_mib_min: int) -> Finding:
         what = f"{free_mib} MiB" if usage.f_favail or not usage.f_files else "no inode"
         return wrong(AREA, f"disk full: {what} free for {directory}", f"free at least {free_mib_min} MiB there")
     return ok(AREA, f"{directory} can be written, {free_mib} MiB free")
+
+
+def _seen(path: Path) -> bool:
+    try:
+        return path.exists()
+    except PermissionError:
+        return False
 
 
 def _user() -> str:

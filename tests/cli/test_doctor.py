@@ -1,0 +1,331 @@
+"""`doctor`: what does not work is told, with one line that mends it."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from socketserver import ThreadingMixIn, UnixStreamServer
+from typing import Any
+
+import pytest
+
+from components.cli.doctor.broker import check_broker
+from components.cli.doctor.cgroups import Cgroups, check_cgroups, read_cgroups
+from components.cli.doctor.finding import Finding, Level
+from components.cli.doctor.podman import check_podman, judge_host
+from components.cli.doctor.storage import check_storage
+from components.settings import BrokerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
+from tests.cli.system import Configuration, guarded_broker
+from tests.fixtures.broker import RunningBroker, free_port
+from tests.requirements import require
+
+V1, HYBRID, V2 = Cgroups(1, hybrid=False), Cgroups(1, hybrid=True), Cgroups(2, hybrid=False)
+
+
+def only_wrong(findings: list[Finding]) -> Finding:
+    (found,) = [finding for finding in findings if finding.level is Level.WRONG]
+    assert found.remedy, "what is wrong comes with a remedy"
+    return found
+
+
+def all_ok(findings: list[Finding]) -> bool:
+    return {finding.level for finding in findings} == {Level.OK}
+
+
+# The broker
+
+
+def test_a_broker_that_lets_us_in_is_fine(broker: RunningBroker) -> None:
+    assert all_ok(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{broker.port}")))
+
+
+def test_no_broker_where_one_is_configured() -> None:
+    found = only_wrong(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{free_port()}")))
+
+    assert "refused" in found.text
+    assert "systemctl start mosquitto" in found.remedy
+
+
+def test_a_managed_broker_that_does_not_run_now_is_no_trouble(broker: RunningBroker) -> None:
+    levels = {finding.level for finding in check_broker(BrokerSettings(port=free_port()))}
+
+    assert levels == {Level.OK, Level.NOTE}
+    assert all_ok(check_broker(BrokerSettings(port=broker.port)))
+
+
+def test_no_mosquitto_for_a_managed_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("broker.mosquitto._PLACES", ())
+
+    assert "apt-get install mosquitto" in only_wrong(check_broker(BrokerSettings())).remedy
+
+
+def test_a_wrong_password_and_a_missing_one(tmp_path: Path) -> None:
+    password = tmp_path / "password"
+    password.write_text("wrong\n")
+    with guarded_broker() as guarded:
+        url = f"mqtt://127.0.0.1:{guarded.port}"
+        missing = only_wrong(check_broker(BrokerSettings(url=url)))
+        wrong = only_wrong(check_broker(BrokerSettings(url=url, username="me", password_file=password)))
+
+    assert "set broker.username" in missing.remedy
+    assert "password of me" in wrong.remedy
+    assert "Not authorized" in wrong.text
+
+
+def test_a_password_file_that_is_not_there() -> None:
+    settings = BrokerSettings(url="mqtt://127.0.0.1:1", username="me", password_file=Path("/no/such"))
+
+    assert "/no/such" in only_wrong(check_broker(settings)).text
+
+
+def test_a_port_where_something_else_answers() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+
+        def hang_up() -> None:
+            connection, _ = other.accept()
+            connection.sendall(b"SSH-2.0-no broker\r\n")
+            connection.close()
+
+        threading.Thread(target=hang_up, daemon=True).start()
+        found = only_wrong(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{port}")))
+
+    assert str(port) in found.text
+
+
+# Podman
+
+
+class _Service(ThreadingMixIn, UnixStreamServer):
+    daemon_threads = True
+
+
+@contextmanager
+def podman_service(folder: Path, version: str, host: dict[str, Any]) -> Iterator[NodeAgentSettings]:
+    """Answers as a Podman of any version would; old ones cannot be had here."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            body = b"OK" if self.path.endswith("/_ping") else json.dumps({"host": host}).encode()
+            self.send_response(200)
+            self.send_header("Libpod-Api-Version", version)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def address_string(self) -> str:
+            return "a unix socket"
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    path = folder / "podman.sock"
+    with _Service(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield NodeAgentSettings(podman_url=f"unix://{path}")
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+ROOTFUL = {"ociRuntime": {"name": "crun"}, "cgroupControllers": ["cpuset", "cpu", "memory", "pids"]}
+
+
+def test_a_podman_that_can_change_limits_is_fine(tmp_path: Path) -> None:
+    with podman_service(tmp_path, "4.3.1", ROOTFUL) as settings:
+        assert all_ok(check_podman(settings, V2))
+
+
+def test_a_podman_that_is_too_old(tmp_path: Path) -> None:
+    with podman_service(tmp_path, "4.2.0", ROOTFUL) as settings:
+        found = only_wrong(check_podman(settings, V2))
+
+    assert "4.2.0 cannot change limits" in found.text
+    assert "4.3" in found.remedy
+
+
+def test_no_podman_socket(tmp_path: Path) -> None:
+    settings = NodeAgentSettings(podman_url=f"unix://{tmp_path}/none.sock")
+
+    found = only_wrong(check_podman(settings, V2))
+
+    assert "none.sock" in found.text or "not installed" in found.text
+
+
+def test_a_socket_that_nobody_serves_any_more(tmp_path: Path) -> None:
+    path = tmp_path / "dead.sock"
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+
+    found = only_wrong(check_podman(NodeAgentSettings(podman_url=f"unix://{path}"), V2))
+
+    assert "restart it" in found.remedy
+
+
+def test_with_simulated_containers_podman_is_not_needed() -> None:
+    assert all_ok(check_podman(NodeAgentSettings(runtime="simulated"), V2))
+
+
+@pytest.mark.parametrize(
+    ("host", "cgroups", "says", "remedy"),
+    [
+        ({"ociRuntime": {"name": "crun"}}, HYBRID, "v1 and v2 are mixed", 'runtime = "runc"'),
+        (
+            {"security": {"rootless": True}, "cgroupControllers": ["memory", "pids"]},
+            V2,
+            "not delegated: cpu",
+            "Delegate=cpu cpuset io memory pids",
+        ),
+        ({"security": {"rootless": True}}, V1, "without root, limits need cgroup v2", "as root"),
+        ({"cgroupControllers": ["pids"]}, V2, "not delegated: cpu, memory", "cgroup.subtree_control"),
+    ],
+    ids=["crun-on-hybrid", "rootless-without-cpu", "rootless-on-v1", "rootful-without-controllers"],
+)
+def test_a_host_where_limits_cannot_be_set(host: dict[str, Any], cgroups: Cgroups, says: str, remedy: str) -> None:
+    found = only_wrong(judge_host(host, cgroups))
+
+    assert says in found.text
+    assert remedy in found.remedy
+
+
+def test_without_cpuset_all_but_affinity_works() -> None:
+    host = {"security": {"rootless": True}, "cgroupControllers": ["cpu", "memory", "pids"]}
+
+    levels = [finding.level for finding in judge_host(host, V2)]
+
+    assert levels == [Level.OK, Level.NOTE]
+
+
+@pytest.mark.parametrize("cgroups", [V1, HYBRID])
+def test_runc_on_cgroup_v1_is_fine(cgroups: Cgroups) -> None:
+    assert all_ok(judge_host({"ociRuntime": {"name": "runc"}}, cgroups))
+
+
+# Cgroups
+
+MOUNTS = {
+    V1: "cgroup /sys/fs/cgroup/cpu cgroup rw,cpu,cpuacct 0 0\ncgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0\n",
+    V2: "cgroup2 /sys/fs/cgroup cgroup2 rw,nsdelegate 0 0\n",
+    Cgroups(0, hybrid=False): "tmpfs /run tmpfs rw 0 0\n",
+}
+MOUNTS[HYBRID] = MOUNTS[V1] + "cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
+
+
+def root_with(folder: Path, mounts: str, *, own_namespaces: bool = False) -> Path:
+    ns = folder / "proc/self/ns"
+    ns.mkdir(parents=True)
+    (folder / "proc/self/mounts").write_text(mounts)
+    (ns / "pid").symlink_to("pid:[4026532999]" if own_namespaces else "pid:[4026531836]")
+    (ns / "cgroup").symlink_to("cgroup:[4026531835]")
+    return folder
+
+
+@pytest.mark.parametrize("expected", MOUNTS, ids=["v1", "v2", "none", "hybrid"])
+def test_the_mounted_version_is_told(tmp_path: Path, expected: Cgroups) -> None:
+    assert read_cgroups(root_with(tmp_path, MOUNTS[expected])) == expected
+
+
+def test_a_machine_without_cgroups(tmp_path: Path) -> None:
+    root = root_with(tmp_path, "")
+
+    assert "mount" in only_wrong(check_cgroups(read_cgroups(root), root)).remedy
+
+
+def test_an_agent_that_is_shut_in_a_container(tmp_path: Path) -> None:
+    root = root_with(tmp_path, MOUNTS[V2], own_namespaces=True)
+
+    texts = [finding.remedy for finding in check_cgroups(V2, root) if finding.level is Level.NOTE]
+
+    assert texts == ["run the agent in the host's: podman run --pid=host --cgroupns=host"]
+
+
+# Storage
+
+
+def settings_at(database: Path) -> Settings:
+    return Settings(resource_manager=ResourceManagerSettings(database=database))
+
+
+def test_a_full_disk(tmp_path: Path) -> None:
+    found = check_storage(settings_at(tmp_path / "rm.sqlite3"), free_mib_min=2**40)[0]
+
+    assert found.level is Level.WRONG
+    assert "disk full" in found.text
+    assert str(tmp_path) in found.text
+
+
+def test_a_directory_that_can_be_written_though_it_is_not_there_yet(tmp_path: Path) -> None:
+    assert (
+        check_storage(settings_at(tmp_path / "new" / "deep" / "rm.sqlite3"), free_mib_min=1)[0].level is Level.OK
+    )
+
+
+def test_a_place_that_is_no_directory() -> None:
+    assert check_storage(settings_at(Path("/dev/null/rm.sqlite3")))[0].level is Level.WRONG
+
+
+def test_permissions_are_missed_by_an_ordinary_user(tmp_path: Path) -> None:
+    """Root may write everywhere, so the check runs as somebody else."""
+    require(os.geteuid() == 0, "root, to become somebody else")
+    path = tmp_path / "podman.sock"
+    locked = Path("/root")
+    look = (
+        "import os, sys\n"
+        "from pathlib import Path\n"
+        "from components.cli.doctor.podman import check_podman\n"
+        "from components.cli.doctor.cgroups import Cgroups\n"
+        "from components.cli.doctor.storage import check_storage\n"
+        "from components.settings import NodeAgentSettings, ResourceManagerSettings, Settings\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        f"agent = NodeAgentSettings(podman_url='unix://{path}')\n"
+        "print(check_podman(agent, Cgroups(2, hybrid=False))[0].text)\n"
+        f"rm = ResourceManagerSettings(database=Path('{locked}/rm.sqlite3'))\n"
+        "print(check_storage(Settings(resource_manager=rm))[0].text)\n"
+    )
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        path.chmod(0o600)
+        for parent in (tmp_path, *tmp_path.parents[:2]):
+            parent.chmod(parent.stat().st_mode | 0o005)
+        result = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=False)
+
+    assert result.returncode == 0, result.stderr
+    podman, storage = result.stdout.splitlines()
+    assert podman == f"{path}: permission denied"
+    assert storage == "/root cannot be written by this user"
+
+
+# The command
+
+
+def test_everything_needed_works_beside_a_running_system(system: Configuration) -> None:
+    result = system.cli("doctor")
+
+    assert result.exit_code == 0, result.stdout
+    assert result.stdout.splitlines()[-1] == "everything that is needed works"
+
+
+def test_what_is_wrong_makes_the_exit_code_and_comes_with_its_remedy(tmp_path: Path) -> None:
+    path = tmp_path / "piriscale.toml"
+    path.write_text(
+        f"[broker]\nurl = 'mqtt://127.0.0.1:{free_port()}'\n[node_agent]\nruntime = 'simulated'\n"
+        f"[resource_manager]\ndatabase = '{tmp_path}/rm.sqlite3'\n"
+    )
+    configured = Configuration(path, 1)
+
+    shown = configured.cli("doctor")
+    as_json = configured.cli("doctor", "--json")
+
+    assert (shown.exit_code, as_json.exit_code) == (1, 1)
+    assert "→ start it (systemctl start mosquitto)" in shown.stdout
+    assert shown.stdout.splitlines()[-1] == "1 to mend"
+    assert [one["area"] for one in json.loads(as_json.stdout) if one["level"] == "wrong"] == ["broker"]

@@ -1,0 +1,67 @@
+"""`history` reads the journals of running components, and changes nothing in them."""
+
+import json
+from pathlib import Path
+
+from components.component import Instant
+from components.policy_manager.journal import Journal
+from schemas.enums import EventOutcome, Reason
+from schemas.performance import PerfOutcome
+from tests.cli.system import Configuration, configuration
+
+
+def outcome(event_id: str) -> PerfOutcome:
+    return PerfOutcome(
+        event_id=event_id,
+        node="hpc-1",
+        workload_id="cam",
+        outcome=EventOutcome.NOT_REQUIRED,
+        reason=Reason.AT_MAXIMUM,
+        message="4000m is the maximum",
+    )
+
+
+def decided(folder: Path) -> tuple[Configuration, Journal]:
+    """A configuration, and PolicyManager's journal with two decisions, still open."""
+    journal = Journal(folder / "policy_manager.sqlite3")
+    for number in (1, 2):
+        journal.answer([outcome(f"e{number}")], Instant(number, 1_700_000_000_000 + number))
+    return configuration(folder), journal
+
+
+def test_decisions_are_read_beside_a_running_policy_manager(tmp_path: Path) -> None:
+    settings, journal = decided(tmp_path)
+
+    as_json = settings.cli("history", "--json")
+    shown = settings.cli("history")
+
+    assert as_json.exit_code == 0, as_json.stderr
+    document = json.loads(as_json.stdout)
+    assert [one["event_id"] for one in document["decisions"]] == ["e2", "e1"]
+    assert document["decisions"][0]["at_ms"] == 1_700_000_000_002
+    assert document["actions"] == []
+    assert "2023-11-14 22:13:20" in shown.stdout
+    assert "AT_MAXIMUM 4000m is the maximum" in shown.stdout
+    journal.answer([outcome("e3")], Instant(3, 1_700_000_000_003))
+    journal.close()
+
+
+def test_decisions_are_read_when_policy_manager_is_stopped(tmp_path: Path) -> None:
+    settings, journal = decided(tmp_path)
+    journal.close()
+
+    result = settings.cli("history", "--json", "--limit", "1")
+
+    assert [one["event_id"] for one in json.loads(result.stdout)["decisions"]] == ["e2"]
+
+
+def test_a_broken_journal_is_told_and_left_alone(tmp_path: Path) -> None:
+    settings = configuration(tmp_path)
+    broken = tmp_path / "action_controller.sqlite3"
+    broken.write_bytes(b"no database at all" * 100)
+
+    result = settings.cli("history")
+
+    assert result.exit_code == 1
+    assert str(broken) in result.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"piriscale.toml", broken.name}
