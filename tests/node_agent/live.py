@@ -64,6 +64,12 @@ class LiveAgent:
             if isinstance(message, kind) and what(message):
                 return message
 
+    def heard(self, kind: type[M]) -> list[M]:
+        """All messages of a kind so far."""
+        while not self._heard.empty():
+            self.messages.append(self._heard.get())
+        return [message for message in self.messages if isinstance(message, kind)]
+
     def wait_for_report(self, name: str, what: Callable[[ContainerReport], bool]) -> NodeSnapshot:
         """The next snapshot in which something is so of a container."""
         return self.wait(

@@ -2,7 +2,7 @@
 
 from typing import Self
 
-from components.node_agent.podman.private import PrivatePodman
+from components.node_agent.podman.private import IMAGE, PrivatePodman
 from tests.fixtures.podman import Box
 
 MIB = 1024 * 1024
@@ -16,7 +16,9 @@ class Pod:
         self.infra = ""
 
     def __enter__(self) -> Self:
-        self._podman.command("pod", "create", "--name", "pod", "--network", "none")
+        # The usual infra container would need a program that not every machine has.
+        infra = ("--infra-image", IMAGE, "--infra-command", "/bin/busybox sleep 1000000")
+        self._podman.command("pod", "create", "--name", "pod", "--network", "none", *infra)
         self._podman.command("pod", "start", "pod")
         infra_id = self._podman.command("pod", "inspect", "pod", "--format", "{{.InfraContainerID}}")
         self.infra = self._podman.command("inspect", infra_id, "--format", "{{.Name}}")

@@ -117,7 +117,7 @@ class TestPodmanInTrouble:
         assert reply.reason is Reason.RUNTIME_ERROR
         own_podman.start_service()
         assert live.wait_for_report("early", lambda report: report.running).trigger is SnapshotTrigger.START
-        live.wait(NodeInfo)
+        wait_for(lambda: len(live.heard(NodeInfo)) == 1, "it tells what the node is")
         wait_for(lambda: live.shell.problem is None, "all is well")
         assert live.update(workload_id="early", cpu_limit=1000).success
         live.stop()

@@ -36,10 +36,17 @@ OLD_CPU = {"quota": 50_000, "period": 100_000}
 OLD_MEMORY = {"limit": 64 * MIB, "swap": 64 * MIB}
 
 
-def test_the_body_is_bare_and_holds_only_changes_where_podman_merges(make: Make) -> None:
+def test_the_body_is_bare_and_without_what_is_stored_where_podman_merges(make: Make) -> None:
     podman, runtime = make("5.4.2")
     runtime.update(runtime.resolve("app"), CHANGES)
     assert podman.bodies == [ASKED]
+
+
+def test_memory_in_force_is_said_beside_the_cpu_or_it_would_fall_back_to_what_is_stored(make: Make) -> None:
+    podman, runtime = make("5.4.2")
+    podman.force({"memory": {"limit": 100 * MIB}})  # somebody changed it in the kernel
+    runtime.update(runtime.resolve("app"), Limits(cpu_limit=2000))
+    assert podman.bodies[0]["memory"]["limit"] == 100 * MIB
 
 
 @pytest.mark.parametrize("version", ["5.1.0", "5.2.5", "5.3.1"])
@@ -68,7 +75,8 @@ def test_what_came_into_force_is_not_taken_back(make: Make) -> None:
     podman.refuse_cpu = True
     with pytest.raises(RuntimeRefusedError):
         runtime.update(runtime.resolve("app"), CHANGES)
-    assert podman.bodies == [ASKED, {"cpu": OLD_CPU}]
+    new_memory = {"limit": 128 * MIB, "swap": 128 * MIB}
+    assert podman.bodies == [ASKED, {"cpu": OLD_CPU, "memory": new_memory}]
 
 
 def test_where_it_cannot_be_taken_back_it_is_said(make: Make) -> None:

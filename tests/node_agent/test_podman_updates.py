@@ -154,6 +154,8 @@ def test_memory_applied_but_cpu_refused_is_told_as_partial(pod: Pod, update: Upd
     assert result.actual is not None
     assert (result.actual.cpu_limit, result.actual.memory_limit) == (500, 128)
     assert "cpu_limit 1500m was asked, 500m is in force" in result.message
+    container.podman.command("restart", "--time", "0", container.name)
+    assert container.quota_and_period == (50_000, 100_000), "what was refused does not come with the next start"
 
 
 def test_success_said_but_not_in_force_is_no_success(box: MakeBox, update: Updater) -> None:

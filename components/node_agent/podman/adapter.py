@@ -150,8 +150,15 @@ class PodmanRuntime:
             raise
 
     def _complete(self, container: Container, body: Resources, own: OwnValues) -> Resources:
-        if not FIRST_THAT_STORES <= self._podman_version() < FIRST_THAT_MERGES:
+        """The body with all that must be said besides, by version, so that nothing else changes.
+
+        Since 5.1 Podman gives the runtime all it has stored, so a limit that others changed in the kernel would
+        fall back unless it is said, too. 5.1 to 5.3 even forget what is not said.
+        """
+        if self._podman_version() < FIRST_THAT_STORES:
             return body
+        if self._podman_version() >= FIRST_THAT_MERGES:
+            return full_set(body, own, {})
         inspected = self._rest.get(f"/containers/{container.id}/json")
         return full_set(body, own, inspected.get("HostConfig") or {})
 
@@ -163,7 +170,9 @@ class PodmanRuntime:
             lost = changes.only(set(mismatches(changes, self._kernel.read(container).limits)))
             if not lost.empty:
                 body = before(lost, own, shown, self._kernel.host())
-                self._rest.update(container.id, self._complete(container, body, own))
+                self._rest.update(
+                    container.id, self._complete(container, body, self._kernel.own_values(container))
+                )
         except NotRunningError:
             return
         except ContainerRuntimeError as error:

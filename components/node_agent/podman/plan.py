@@ -76,9 +76,9 @@ def before(changed: Limits, own: OwnValues, shown: Limits, host: Host) -> Resour
 
 
 def full_set(body: Resources, own: OwnValues, stored: Mapping[str, Any]) -> Resources:
-    """`body` over everything else that is in force or stored, for versions that replace what is stored whole.
+    """`body` over everything else that is in force or stored.
 
-    `stored` is the HostConfig of `inspect`.
+    `stored` is the HostConfig of `inspect`, for versions that forget what is not said; else empty.
     """
     cpu: dict[str, Any] = {
         "shares": stored.get("CpuShares"),

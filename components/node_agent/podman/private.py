@@ -156,6 +156,13 @@ class PrivatePodman:
             service.kill()
             service.wait(5)
 
+    def kill_service(self) -> None:
+        """End the REST service at once, whatever it is doing; containers live on."""
+        service, self._service = self._service, None
+        if service is not None:
+            service.kill()
+            service.wait(5)
+
     def _import_image(self) -> None:
         busybox = _static_busybox()
         assert busybox is not None  # noqa: S101 - for the type checker: missing() has looked
