@@ -6,6 +6,7 @@ from typing import Any, Final
 from broker.bus import Subscription
 from components.action_controller.journal import Journal
 from components.action_controller.lanes import Lanes
+from components.action_controller.refusals import give_back, refusal, unreadable
 from components.action_controller.task import Task, task_of_reconcile
 from components.action_controller.workflow import Workflow
 from components.component import Instant, Output
@@ -13,13 +14,12 @@ from components.repeater import Repeater
 from components.settings import ActionControllerSettings
 from components.storage import StorageError
 from schemas.codec import BadRequest, Cleared
-from schemas.enums import ActionOutcome, Phase, Reason, TaskState, UpdateResult
+from schemas.enums import ActionOutcome, Phase, Reason
 from schemas.limits import Amount
 from schemas.message import Message
 from schemas.node import UpdateReply
 from schemas.resources import (
     ActualReply,
-    ActualReport,
     DesiredReply,
     NodeCapacity,
     Reconcile,
@@ -32,7 +32,11 @@ OPEN_ACTIONS_MAX: Final = 10_000
 """Actions under way at once; above that new ones are refused as OVERLOADED."""
 SAID_AFTER_S: Final = 5.0
 """A final status counts as published after this long without a loss of the connection."""
+REFUSED_MAX: Final = 10_000
+"""Refusals remembered that are not in the journal, the latest ones."""
 PRUNE_S: Final = 600.0
+PROBE_S: Final = 1.0
+"""How often a journal that could not be written is tried."""
 
 
 class ActionController:
@@ -54,6 +58,7 @@ class ActionController:
         self._unsaid: dict[str, float] = {}
         self._trouble: str | None = None
         self._next_prune = now.monotonic + PRUNE_S
+        self._next_probe = now.monotonic
         self._handlers: dict[type, Callable[[Any, Instant], list[Output]]] = {
             ScalingAction: self._action,
             Reconcile: self._reconcile,
@@ -114,10 +119,8 @@ class ActionController:
         return list(self._repeater.repeat_all(now.monotonic))
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
-        """React to one message. Raises StorageError when an acceptance or an ending could not be written."""
-        out = self._handlers[type(item)](item, now)
-        self._trouble = None
-        return out
+        """React to one message. Raises StorageError when an action could not be accepted; nothing was changed."""
+        return self._handlers[type(item)](item, now)
 
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
         """Refuse an action that could not be written down; what is under way goes on when it can."""
@@ -126,17 +129,14 @@ class ActionController:
         self._trouble = str(error)
         if not isinstance(item, ScalingAction):
             return []  # the request stays open, so its answer comes again
-        final = _refusal(item, Reason.STORAGE_ERROR, str(error))
-        if len(self._refused) < OPEN_ACTIONS_MAX:
-            self._refused[item.action_id] = final
-        return [final]
+        return [self._refuse(item, Reason.STORAGE_ERROR, str(error))]
 
     def tick(self, now: Instant) -> list[Output]:
         """Repeat unanswered requests, go on with retries, end what waited too long."""
         out: list[Output] = list(self._repeater.due(now.monotonic))
         try:
             for task in [t for t in self._tasks.values() if t.due is not None and t.due <= now.monotonic]:
-                out += self._follow(task, self._workflow.due(task, now), now)
+                out += self._follow(task, task.ending or self._workflow.due(task, now), now)
             self._housekeeping(now)
         except StorageError as error:
             self._trouble = str(error)
@@ -150,11 +150,16 @@ class ActionController:
         said = [i for i, since in self._unsaid.items() if now.monotonic - since >= SAID_AFTER_S]
         if said:
             self._journal.said(said)
+            self._trouble = None
             for action_id in said:
                 del self._unsaid[action_id]
         if now.monotonic >= self._next_prune:
             self._next_prune = now.monotonic + PRUNE_S
             self._journal.prune(now.epoch_ms)
+        if self._trouble is not None and now.monotonic >= self._next_probe:
+            self._next_probe = now.monotonic + PROBE_S
+            self._journal.probe()
+            self._trouble = None
 
     def _action(self, action: ScalingAction, now: Instant) -> list[Output]:
         if action.action_id in self._tasks:
@@ -164,11 +169,19 @@ class ActionController:
             return [known.model_copy(update={"wire": action.wire})]
         if len(self._tasks) >= OPEN_ACTIONS_MAX:
             text = f"{OPEN_ACTIONS_MAX} actions are under way; ask again when some have ended"
-            return [_refusal(action, Reason.OVERLOADED, text)]
+            return [self._refuse(action, Reason.OVERLOADED, text)]
         self._journal.accept(action, now.epoch_ms)
+        self._trouble = None
         wait_until = now.monotonic + action.wait_s
         task = Task(action, now, wait_until=wait_until, entered=now.monotonic)
         return [task.status(), *self._admit(task, now)]
+
+    def _refuse(self, action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
+        """The final status of an action that is not accepted; remembered, so that a copy of it gets no other."""
+        self._refused[action.action_id] = refusal(action, reason, text)
+        if len(self._refused) > REFUSED_MAX:
+            del self._refused[next(iter(self._refused))]
+        return self._refused[action.action_id]
 
     def _admit(self, task: Task, now: Instant) -> list[Output]:
         self._tasks[task.id] = task
@@ -198,7 +211,7 @@ class ActionController:
         final = self._journal.final_of(told.action_id)
         running = self._lanes.running((told.node, told.workload_id))
         if final is not None or (running is not None and running.reconcile is None):
-            return [_give_back(told)]
+            return [give_back(told)]
         if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
             return []  # an earlier reconcile is about to end; this one is repeated
         task = task_of_reconcile(told, now)
@@ -210,7 +223,10 @@ class ActionController:
         task = self._workflow.waiting_for(reply.in_reply_to)
         if task is None:
             return []  # answered before, given up, or somebody else's
-        return self._follow(task, self._workflow.answered(task, reply, now), now)
+        out = self._follow(task, self._workflow.answered(task, reply, now), now)
+        if task.reconcile is not None and task.id in self._tasks and self._lanes.awaited(task.key):
+            out += self._follow(task, self._workflow.give_way(task, now), now)
+        return out
 
     def _capacity(self, told: NodeCapacity, now: Instant) -> list[Output]:
         """Let every action that waits for room on this node try again, oldest first."""
@@ -220,31 +236,27 @@ class ActionController:
         if told.available.cpu <= before.cpu and told.available.memory <= before.memory:
             return out
         for task in list(self._tasks.values()):
-            if task.phase is Phase.WAITING and task.action.node == told.node:
+            if task.phase is Phase.WAITING and task.action.node == told.node and task.ending is None:
                 out += self._follow(task, self._workflow.wake(task, now), now)
         return out
 
     def _bad_request(self, bad: BadRequest, now: Instant) -> list[Output]:
         if bad.request is not ScalingAction or bad.identity["action_id"] in self._tasks:
             return []
-        status = ScalingStatus(
-            action_id=bad.identity["action_id"],
-            node=bad.identity["node"],
-            workload_id=bad.identity["workload_id"],
-            state=TaskState.FAILED,
-            phase=Phase.DONE,
-            outcome=ActionOutcome.REJECTED,
-            reason=bad.reason,
-            message=bad.text,
-            wire=bad.wire,
-        )
+        status = unreadable(bad)
         return [self._journal.final_of(status.action_id) or status]
 
     def _follow(self, task: Task, step: Sequence[Message] | ScalingStatus, now: Instant) -> list[Output]:
-        """Publish what a step says; a final status ends the task and lets the next one start."""
+        """Publish what a step says; a final status ends the task and lets the next one start.
+
+        Who only waits for room does not run, and holds up nobody who came after.
+        """
         if isinstance(step, ScalingStatus):
             return self._close(task, step, now)
-        return list(step)
+        out: list[Output] = list(step)
+        if task.phase is Phase.WAITING and self._lanes.awaited(task.key):
+            out += self._supersede(task, now)
+        return out
 
     def _end(
         self, task: Task, outcome: ActionOutcome, reason: Reason | None, text: str, now: Instant
@@ -253,44 +265,18 @@ class ActionController:
 
     def _close(self, task: Task, final: ScalingStatus, now: Instant) -> list[Output]:
         """Write the ending down first; only then it is said, and the workload free for the next action."""
-        self._journal.end(task.action, final, task.accepted.epoch_ms, now.epoch_ms)
         self._workflow.forget(task)
+        try:
+            self._journal.end(task.action, task.ending or final, task.accepted.epoch_ms, now.epoch_ms)
+        except StorageError as error:
+            self._trouble = str(error)
+            task.ending, task.due = task.ending or final, now.monotonic + PROBE_S
+            return []
+        self._trouble = None
         self._tasks.pop(task.id, None)
         self._unsaid[task.id] = now.monotonic
         following = self._lanes.leave(task)
-        out: list[Output] = [final]
+        out: list[Output] = [task.ending or final]
         if following is not None:
             out += self._follow(following, self._workflow.begin(following, now), now)
         return out
-
-
-def _refusal(action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
-    return ScalingStatus(
-        action_id=action.action_id,
-        node=action.node,
-        workload_id=action.workload_id,
-        state=TaskState.FAILED,
-        phase=Phase.DONE,
-        outcome=ActionOutcome.REJECTED,
-        reason=reason,
-        message=text,
-        dry_run=action.dry_run,
-        cause=action.cause,
-        wire=action.wire,
-    )
-
-
-def _give_back(told: Reconcile) -> ActualReport:
-    """The report of a reconcile that is not begun: an action has precedence, or it ended before."""
-    return ActualReport(
-        id=f"{told.action_id}:report:{told.attempt}",
-        action_id=told.action_id,
-        attempt=told.attempt,
-        node=told.node,
-        workload_id=told.workload_id,
-        generation=told.generation,
-        result=UpdateResult.FAILED,
-        reason=Reason.SUPERSEDED,
-        message="an action on this workload is under way, or this reconcile has ended",
-        boot_id=told.boot_id,
-    )

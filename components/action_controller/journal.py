@@ -103,6 +103,11 @@ class Journal:
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM actions WHERE final_ms < ?", (now_ms - KEEP_FINAL_MS,))
 
+    def probe(self) -> None:
+        """Write without changing anything; raises StorageError when that is not possible."""
+        with self._database.transaction() as connection:
+            connection.execute(f"PRAGMA user_version = {len(_MIGRATIONS)}")
+
     def close(self) -> None:
         """Close the file."""
         self._database.close()

@@ -30,6 +30,11 @@ class Lanes:
         lane = self._lanes.get(key)
         return lane.running if lane else None
 
+    def awaited(self, key: Key) -> bool:
+        """Whether somebody waits for the end of what runs on a workload."""
+        lane = self._lanes.get(key)
+        return lane is not None and lane.following is not None
+
     def enter(self, task: Task) -> tuple[bool, Task | None]:
         """Give a task its place: whether it may start now, and a task that it supersedes.
 

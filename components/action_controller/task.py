@@ -21,6 +21,10 @@ MOVES: Final = {
 """From each phase, the phases that may follow. A reconcile goes from accepted straight to updating."""
 
 
+ATTEMPT_BY_TIME_MAX: Final = 500_000
+"""Seconds; more than an action may wait, and half of the attempts a message can carry."""
+
+
 class IllegalMoveError(RuntimeError):
     """A task was moved where it cannot go: a bug."""
 
@@ -45,6 +49,11 @@ class Task:
     attempt: int = 1
     refusals: int = 0
     """Retryable refusals in a row."""
+    record_sent: bool = False
+    abandoned: bool = False
+    """Whether ResourceManager was told that it shall not be recorded any more."""
+    ending: ScalingStatus | None = None
+    """The final status, while it could not be written down."""
     workload: str = ""
     """The container's name, once ResourceManager told it."""
     generation: int | None = None
@@ -75,6 +84,14 @@ class Task:
     def name(self) -> str:
         """The workload's name as far as it is known."""
         return self.workload or self.action.workload_id
+
+    def next_attempt(self, now: Instant) -> int:
+        """The next attempt of a validation: about one a second since it was accepted.
+
+        So it is above those of an earlier life of this process; ResourceManager gives the answers to these again.
+        """
+        seconds = (now.epoch_ms - self.accepted.epoch_ms) // 1000
+        return max(self.attempt + 1, min(seconds, ATTEMPT_BY_TIME_MAX))
 
     def enter(self, phase: Phase, now: float) -> None:
         """Move to another phase, and account for the time spent in the one that ends."""

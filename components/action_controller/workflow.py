@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from components.action_controller.task import Task
 from components.component import Instant
-from components.repeater import Repeater
+from components.repeater import Repeater, request_id
 from components.settings import ActionControllerSettings
 from schemas.enums import (
     ActionOutcome,
@@ -36,6 +36,8 @@ from schemas.units import format_cpu, format_memory
 Step = Sequence[Message] | ScalingStatus
 
 SHORTAGE: Final = frozenset({Reason.INSUFFICIENT_CPU, Reason.INSUFFICIENT_MEMORY})
+PASSING: Final = frozenset({Reason.OVERLOADED, Reason.STORAGE_ERROR})
+"""What ResourceManager answers when it could neither grant nor refuse."""
 MISMATCH: Final = frozenset({Reason.PARTIAL, Reason.VERIFY_FAILED})
 """Failures in which something else than desired is in force: the outcome is INCONSISTENT."""
 ANSWER_GRACE_S: Final = 1.0
@@ -61,7 +63,7 @@ class Workflow:
     def _validate(self, task: Task, now: Instant) -> Step:
         action = task.action
         request = ValidateRequest(
-            id=f"{task.id}:validate:{task.attempt}",
+            id=request_id(task.id, "validate", task.attempt),
             node=action.node,
             workload_id=action.workload_id,
             action_id=task.id,
@@ -79,13 +81,14 @@ class Workflow:
             return self._judged(task, reply, now)
         task.reason, task.message = reply.reason, reply.message
         if reply.allowed:
-            task.refusals = 0
             return self._would_happen(task, reply, now) if task.action.dry_run else self._record(task, now)
-        if reply.reason is Reason.EXPIRED or reply.reason is Reason.OVERLOADED:
+        if reply.reason is Reason.EXPIRED:
+            return self.wake(task, now)  # an earlier life of ours was further
+        if reply.reason in PASSING:
             return self._validate_later(task, now)
         if reply.reason in SHORTAGE and task.action.on_shortage is OnShortage.WAIT and not task.action.dry_run:
             return self._wait(task, now)
-        return self.ended(task, ActionOutcome.REJECTED, reply.reason, reply.message, now)
+        return self._give_up(task, now)
 
     def _would_happen(self, task: Task, reply: ValidateReply, now: Instant) -> ScalingStatus:
         asked = task.action.target.asked
@@ -96,14 +99,15 @@ class Workflow:
         task.desired, task.generation = task.action.target, reply.generation
         return self.ended(task, ActionOutcome.COMPLETED, None, text, now)
 
-    def _validate_later(self, task: Task, now: Instant) -> Step:
+    def _validate_later(self, task: Task, now: Instant, *, at_once: bool = False) -> Step:
         """Try again what may pass by itself, a bounded number of times."""
         task.refusals += 1
         if task.refusals > self._settings.retries:
-            return self.ended(task, ActionOutcome.REJECTED, task.reason, task.message, now)
-        at_once = task.reason is Reason.EXPIRED
+            return self._give_up(task, now)
+        if at_once:
+            return self.wake(task, now)
         self._stop_asking(task)
-        task.due = now.monotonic + (0.0 if at_once else self._settings.retry_interval_s)
+        task.due = now.monotonic + self._settings.retry_interval_s
         return []
 
     def _wait(self, task: Task, now: Instant) -> Step:
@@ -117,41 +121,51 @@ class Workflow:
         return [task.status()]
 
     def wake(self, task: Task, now: Instant) -> Step:
-        """Let a task that waits for room ask again."""
-        task.attempt += 1
+        """Ask again, with an attempt above those that an earlier life of ours may have used."""
+        task.attempt = task.next_attempt(now)
         return self._validate(task, now)
 
+    def _give_up(self, task: Task, now: Instant) -> Step:
+        """Refuse what did not come about. While a RECORD may be carried out yet, it is abandoned first."""
+        if task.reason is Reason.STORAGE_ERROR and task.record_sent:
+            task.abandoned = True
+            return self._ask(task, Phase.RECORDING, self._decision(task, DesiredOperation.ABANDON), now)
+        return self.ended(task, ActionOutcome.REJECTED, task.reason, task.message, now)
+
     def _record(self, task: Task, now: Instant) -> Step:
-        request = DesiredRequest(
-            id=f"{task.id}:record:{task.attempt}",
+        task.record_sent = True
+        return self._ask(task, Phase.RECORDING, self._decision(task, DesiredOperation.RECORD), now)
+
+    def _decision(self, task: Task, operation: DesiredOperation) -> DesiredRequest:
+        return DesiredRequest(
+            id=request_id(task.id, operation.lower(), task.attempt),
             action_id=task.id,
             attempt=task.attempt,
             node=task.action.node,
             workload_id=task.name,
-            operation=DesiredOperation.RECORD,
+            operation=operation,
             target=task.action.target,
         )
-        return self._ask(task, Phase.RECORDING, request, now)
 
     def _recorded(self, task: Task, reply: DesiredReply, now: Instant) -> Step:
+        if task.abandoned and reply.generation == 0:
+            return self.ended(task, ActionOutcome.REJECTED, task.reason, task.message, now)
         if reply.success and reply.desired is not None:
+            task.refusals = 0
             task.generation, task.desired = reply.generation, reply.desired
             task.runtime_id, task.boot_id = reply.runtime_id, reply.boot_id
             return self._update(task, now)
         if reply.verdict is not None:
             return self._judged(task, reply, now)
         task.reason, task.message = reply.reason, reply.message
-        if reply.reason in (Reason.EXPIRED, Reason.STORAGE_ERROR):
-            task.refusals += 1
-            if task.refusals <= self._settings.retries:
-                task.attempt += 1
-                return self._validate(task, now)
-        return self.ended(task, ActionOutcome.REJECTED, reply.reason, reply.message, now)
+        if reply.reason in PASSING or reply.reason is Reason.EXPIRED:
+            return self._validate_later(task, now, at_once=reply.reason is Reason.EXPIRED)
+        return self._give_up(task, now)
 
     def _update(self, task: Task, now: Instant) -> Step:
         desired = task.desired or task.action.target
         request = UpdateRequest(
-            id=f"{task.id}:update:{task.attempt}",
+            id=request_id(task.id, "update", task.attempt),
             node=task.action.node,
             action_id=task.id,
             attempt=task.attempt,
@@ -194,6 +208,8 @@ class Workflow:
 
     def give_way(self, task: Task, now: Instant) -> Step:
         """End a reconcile because an action arrived."""
+        if task.ending is not None:
+            return []
         waits_to_retry = task.phase is Phase.CONFIRMING and task.request_id is None
         if waits_to_retry:
             task.attempt += 1
@@ -204,7 +220,7 @@ class Workflow:
 
     def _report(self, task: Task, now: Instant, **told: Any) -> Step:
         report = ActualReport(
-            id=f"{task.id}:report:{task.attempt}",
+            id=request_id(task.id, "report", task.attempt),
             action_id=task.id,
             attempt=task.attempt,
             node=task.action.node,
@@ -254,10 +270,10 @@ class Workflow:
         if task.phase is Phase.WAITING and now.monotonic >= task.wait_until:
             text = f"no room came within {task.action.wait_s:g} s: {task.message}"
             return self.ended(task, ActionOutcome.REJECTED, Reason.EXPIRED, text, now)
+        if task.phase is not Phase.CONFIRMING:
+            return self.wake(task, now)
         task.attempt += 1
-        if task.phase is Phase.CONFIRMING:
-            return self._update(task, now) if task.reconcile is not None else self._record(task, now)
-        return self._validate(task, now)
+        return self._update(task, now) if task.reconcile is not None else self._record(task, now)
 
     def ended(
         self, task: Task, outcome: ActionOutcome, reason: Reason | None, text: str, now: Instant

@@ -1,0 +1,16 @@
+"""Fixtures: an ActionController with the settings that come by default."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.action_controller.bench import Bench
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    """3 retries, 5 s apart; an agent has 10 s."""
+    bench = Bench(tmp_path / "journal.sqlite3")
+    yield bench
+    bench.controller.close()
