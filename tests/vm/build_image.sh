@@ -80,6 +80,9 @@ configure() {
         dpkg-db-backup.timer e2scrub_all.timer fstrim.timer man-db.timer podman-auto-update.timer systemd-timesyncd.service \
         podman-restart.service e2scrub_reap.service mosquitto.service
 
+    # Quadlets of users wait a minute and a half for this target, which nothing else here would reach.
+    in_root systemctl add-wants multi-user.target network-online.target
+
     in_root useradd --create-home --uid "$uid" --shell /bin/bash "$user"
     printf '%s:100000:65536\n' "$user" | tee "$root/etc/subuid" >"$root/etc/subgid"
     mkdir -p "$root/var/lib/systemd/linger"

@@ -142,12 +142,12 @@ class KernelView:
         limits = [int(text) for text in texts if text != "max" and int(text) < UNLIMITED_BYTES]
         return min(limits) // BYTES_PER_MIB if limits else None
 
-    def weight(self) -> int:
-        """CPU weight (cgroup v2) or shares (v1) of the outermost cgroup that is the container's own."""
+    def weight(self) -> int | None:
+        """CPU weight (cgroup v2) or shares (v1) of the outermost cgroup that is the container's own, if it has one."""
         if self.version == 1:
             return int(next(iter(self.read("cpu", "cpu.shares").values())))
         own = [text for name, text in self.read("cpu", "cpu.weight").items() if is_own(name)]
-        return int(own[-1])
+        return int(own[-1]) if own else None
 
     def cpuset(self) -> str:
         """CPUs in effect."""

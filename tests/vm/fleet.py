@@ -1,0 +1,103 @@
+"""Boots the machines that tests ask for, at most two at a time, and lets each do all its jobs while it is up."""
+
+import json
+import tempfile
+from collections.abc import Iterable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.vm import checkout
+from tests.vm.columns import Boot, Column
+from tests.vm.machine import Machine, build_image
+
+AT_ONCE: Final = 2
+JOB_TIMEOUT_S: Final = 1500.0
+SETUP_TIMEOUT_S: Final = 300.0
+CHECKOUT: Final = "/opt/checkout"
+IMAGE: Final = "localhost/busybox:latest"
+IMPORT_IMAGE: Final = f"""
+set -e
+d=$(mktemp -d)
+mkdir "$d/bin"
+cp /bin/busybox "$d/bin"
+tar -C "$d" -c . | podman import --quiet - {IMAGE}
+rm -r "$d"
+"""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program of tests/vm/guest on one Podman service; what it prints last is its result, as JSON."""
+
+    column: Column
+    program: str
+    arguments: tuple[str, ...] = ()
+
+
+class Fleet:
+    """All machines of a test run. A context manager."""
+
+    def __init__(self, jobs: Iterable[Job]) -> None:
+        """`jobs`: all that will be asked for."""
+        self._jobs = list(dict.fromkeys(jobs))
+        self._pool = ThreadPoolExecutor(AT_ONCE)
+        self._boots: dict[Boot, Future[dict[Job, Any]]] = {}
+
+    def start(self) -> None:
+        """Begin with all machines, the one with most to do first."""
+        boots = [job.column.boot for job in self._jobs]
+        for boot in sorted(set(boots), key=boots.count, reverse=True):
+            jobs = [job for job in self._jobs if job.column.boot == boot]
+            self._boots[boot] = self._pool.submit(carry_out, boot, jobs)
+
+    def result(self, job: Job) -> Any:
+        """Wait for a job. Raises what it failed with, or what kept its machine from booting."""
+        done = self._boots[job.column.boot].result()[job]
+        if isinstance(done, Exception):
+            raise done
+        return done
+
+    def close(self) -> None:
+        """Wait for what has begun, and begin nothing more."""
+        self._pool.shutdown(cancel_futures=True)
+
+
+def carry_out(boot: Boot, jobs: list[Job]) -> dict[Job, Any]:
+    """Boot one machine, and do the jobs one by one. A job that fails leaves its exception as its result."""
+    results: dict[Job, Any] = {}
+    with tempfile.TemporaryDirectory(prefix="piriscale-vm-") as name:
+        scratch = Path(name)
+        disk = checkout.disk(boot.python, scratch)
+        ready = set[Column]()
+        with Machine(build_image(boot.suite), disk, scratch, boot.kernel_arguments) as machine:
+            for job in jobs:
+                try:
+                    if job.column not in ready:
+                        set_up(machine, job.column)
+                        ready.add(job.column)
+                    results[job] = do(machine, job)
+                except Exception as error:  # noqa: BLE001 - it is raised again where the result is asked for
+                    results[job] = error
+    return results
+
+
+def set_up(machine: Machine, column: Column) -> None:
+    """Start Podman's service, and give it an image."""
+    machine.check(*column.start, user=column.user)
+    machine.check("bash", "-c", IMPORT_IMAGE, user=column.user, timeout_s=SETUP_TIMEOUT_S)
+
+
+def do(machine: Machine, job: Job) -> Any:
+    """Run one program to its end."""
+    python = [
+        "env",
+        f"--chdir={CHECKOUT}",
+        f"PYTHONPATH={CHECKOUT}/packages",
+        "PYTHONDONTWRITEBYTECODE=1",
+        "python3",
+    ]
+    command = [*python, "-m", f"tests.vm.guest.{job.program}", job.column.url, IMAGE, *job.arguments]
+    out = machine.check(*command, user=job.column.user, timeout_s=JOB_TIMEOUT_S)
+    return json.loads(out.splitlines()[-1])
