@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from components.storage import Database, StorageError
+from components.storage import Database, StorageError, read_rows
 from tests.requirements import require
 
 ONE = ("CREATE TABLE word (text TEXT PRIMARY KEY)",)
@@ -140,20 +140,18 @@ def test_a_file_of_a_newer_version_is_set_aside_whole(tmp_path: Path, caplog: py
         assert words(kept) == ["from the future"]
 
 
-def test_a_newer_file_still_in_its_log_is_set_aside_with_its_log(tmp_path: Path) -> None:
+def test_a_newer_file_that_a_curious_person_has_open_is_set_aside_with_its_log(tmp_path: Path) -> None:
     path = tmp_path / "state.sqlite3"
-    newer = Database(path, TWO)
-    write(newer, "from the future")
-    copy = tmp_path / "copy.sqlite3"
-    for suffix in ("", "-wal"):
-        copy.with_name(copy.name + suffix).write_bytes(path.with_name(path.name + suffix).read_bytes())
-    newer.close()
-    with opened(copy, ONE) as database:
-        assert words(database) == []
-        aside = database.set_aside
+    with opened(path, TWO) as newer:
+        write(newer, "before")
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as person:
+        person.execute("INSERT INTO word (text) VALUES ('from the future')")
+        with opened(path, ONE) as database:
+            assert words(database) == []
+            aside = database.set_aside
     assert aside is not None
     with opened(aside, TWO) as kept:
-        assert words(kept) == ["from the future"]
+        assert words(kept) == ["before", "from the future"]
 
 
 @pytest.mark.parametrize(
@@ -266,6 +264,42 @@ def test_a_file_held_by_another_process_is_a_storage_error(
         other.execute("ROLLBACK")
         write(database, "a")
         assert words(database) == ["a"]
+
+
+def test_a_second_instance_started_by_mistake_is_refused_and_changes_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    with opened(path) as first:
+        write(first, "a")
+        with pytest.raises(StorageError, match="another process uses it; stop that one first"):
+            Database(path, ONE)
+        write(first, "b")
+        assert words(first) == ["a", "b"]
+    with opened(path) as next_one:
+        assert words(next_one) == ["a", "b"]
+
+
+def test_a_start_that_failed_leaves_the_file_free(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    with pytest.raises(StorageError, match="cannot open"):
+        Database(path, ("no statement",))
+    with opened(path) as database:
+        write(database, "a")
+
+
+def test_others_can_read_while_the_owner_works(tmp_path: Path) -> None:
+    path = tmp_path / "state.sqlite3"
+    with opened(path) as database:
+        write(database, "a")
+        assert read_rows(path, "SELECT text FROM word WHERE text = ?", "a") == [("a",)]
+        with pytest.raises(StorageError, match="readonly"):
+            read_rows(path, "DELETE FROM word")
+        assert words(database) == ["a"]
+
+
+def test_reading_what_is_not_there_is_a_storage_error_and_creates_nothing(tmp_path: Path) -> None:
+    with pytest.raises(StorageError, match="unable to open"):
+        read_rows(tmp_path / "absent.sqlite3", "SELECT 1")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_query_that_cannot_be_read_is_a_storage_error(tmp_path: Path) -> None:

@@ -90,6 +90,16 @@ def test_an_episode_is_told_again_every_repeat_s_with_a_new_event_id() -> None:
     assert third.event_id not in (first.event_id, second.event_id)
 
 
+def test_follow_ups_of_an_ended_episode_do_not_mix_with_those_of_the_next() -> None:
+    car = Car()
+    degraded(car)
+    (ended,) = car.latency(*[100] * 5)
+    car.answer(ended)
+    second = degraded(car)
+    events = car.latency(*[450] * 30)
+    assert [event.episode_id for event in events] == [second.episode_id]
+
+
 def test_the_end_of_an_episode_is_told_once_when_all_samples_are_well_under() -> None:
     car = Car()
     first = degraded(car)
@@ -127,6 +137,16 @@ def test_all_metrics_that_were_over_must_be_under_before_it_counts_as_recovered(
     ended = [event for _ in range(5) for event in car.use(100)]
     assert [type(event) for event in ended] == [PerfRecovered]
     assert {indicator.metric for indicator in ended[0].indicators} == {"latency_ms", "cpu_percent"}
+
+
+def test_another_metric_that_is_over_now_and_then_puts_recovery_off() -> None:
+    car = Car()
+    degraded(car)
+    for cpu in (900, 900, 100):
+        car.use(cpu)
+    assert car.latency(*[100] * 6) == []
+    ended = [event for _ in range(4) for event in car.use(100)]
+    assert [type(event) for event in ended] == [PerfRecovered]
 
 
 def test_a_use_that_is_high_but_allowed_does_not_hold_up_recovery() -> None:
@@ -209,6 +229,13 @@ def test_a_node_that_went_away_takes_its_metrics_and_episodes(state: ConnectionS
     assert car.server.fleet.workloads == 0
     assert car.wait(60) == []
     assert car.latency(450, 450) == []
+
+
+def test_no_follow_up_tells_of_a_node_that_is_gone() -> None:
+    car = Car(repeat_s=2)
+    degraded(car)
+    car.agent(ConnectionState.LOST)
+    assert car.wait(5) == []
 
 
 @pytest.mark.parametrize(

@@ -96,6 +96,16 @@ def test_a_new_episode_waits_too_and_begins_when_there_is_room(monkeypatch: pyte
     assert second.workload_id == "b"
 
 
+def test_an_episode_that_had_to_wait_does_not_begin_on_stale_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "OUTSTANDING_MAX", 0)
+    car = Car()
+    assert car.latency(450, 450, 450) == []
+    car.wait(11)
+    monkeypatch.undo()
+    assert car.use(100) == []
+    assert car.latency(100) == []
+
+
 def test_workloads_and_nodes_are_bounded_and_what_found_no_room_is_counted(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

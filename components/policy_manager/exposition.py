@@ -1,0 +1,42 @@
+"""What PolicyManager shows to Prometheus."""
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from components.policy_manager.pauses import Pause
+from components.policy_manager.workloads import Workloads
+
+
+class Shown(Protocol):
+    """What there is to show."""
+
+    workloads: Workloads
+    pauses: tuple[Pause, ...]
+
+    @property
+    def decisions_total(self) -> Mapping[str, int]:
+        """Decisions by kind."""
+
+    @property
+    def open_actions(self) -> int:
+        """Actions that have not ended."""
+
+
+def families(shown: Shown) -> Iterator[Metric]:
+    """All metric families."""
+    decisions = CounterMetricFamily(
+        "piriscale_policy_decisions", "Performance events by what was decided", labels=("decision",)
+    )
+    for decision, count in sorted(shown.decisions_total.items()):
+        decisions.add_metric([decision], count)
+    yield decisions
+    yield GaugeMetricFamily("piriscale_policy_open_actions", "Actions that have not ended", shown.open_actions)
+    paused = sum(pause.paused for pause in shown.pauses)
+    yield GaugeMetricFamily("piriscale_policy_pauses", "Pauses of automatic scaling in force", paused)
+    yield CounterMetricFamily(
+        "piriscale_policy_states_refused",
+        "States of workloads for which there was no room",
+        shown.workloads.refused,
+    )
