@@ -8,6 +8,7 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final
 
 from broker.bus import Bus, Connected, Delivery
@@ -129,9 +130,11 @@ class Dispatcher:
         if isinstance(output, Cleared):
             return clear(output)
         frame = encode(self._stamped(output), self._wire)
-        gist = _gist(output)
-        level = logging.INFO if "action_id" in gist or "event_id" in gist else logging.DEBUG
-        _log.log(level, "sent", extra={"topic": frame.topic, **gist})
+        names = _telling_fields(type(output))
+        level = logging.INFO if "action_id" in names or "event_id" in names else logging.DEBUG
+        if _log.isEnabledFor(level):
+            gist = {name: value for name in names if (value := getattr(output, name)) is not None}
+            _log.log(level, "sent", extra={"topic": frame.topic, **gist})
         return frame
 
     def _stamped(self, message: Message) -> Message:
@@ -227,14 +230,17 @@ class _GaveUpError(Exception):
 def _action_of(item: object) -> str | None:
     if isinstance(item, BadRequest):
         return item.identity.get("action_id")
+    if isinstance(item, Message) and "action_id" not in _telling_fields(type(item)):
+        return None
     action_id = getattr(item, "action_id", None)
     return action_id if isinstance(action_id, str) else None
 
 
-def _gist(message: Message) -> dict[str, object]:
-    """What tells a reader of the log how a scaling went."""
+@lru_cache
+def _telling_fields(message: type[Message]) -> tuple[str, ...]:
+    """Fields of a message type that tell a reader of the log what it is about and how it went."""
     names = ("action_id", "event_id", "node", "workload_id", "phase", "outcome", "verdict", "reason")
-    return {name: value for name in names if (value := getattr(message, name, None)) is not None}
+    return tuple(name for name in names if name in message.model_fields)
 
 
 def _words(error: Exception) -> str:

@@ -166,11 +166,15 @@ class Shell:
     def stop(self) -> None:
         """Finish the message at hand, say goodbye, disconnect. Returns at once; see `join`."""
         self._stopping = True
-        self._inbox.put(_Stop())
+        if self._thread.ident is None:  # never started
+            self._end()
+        else:
+            self._inbox.put(_Stop())
 
     def join(self, timeout_s: float) -> bool:
         """Wait until it has ended; False when it has not."""
-        self._thread.join(timeout_s)
+        if self._thread.ident is not None:
+            self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
     def _own_frame(self, state: ConnectionState) -> Frame:
@@ -252,9 +256,9 @@ class Shell:
             self._on_end()
 
     def _say_goodbye(self) -> None:
-        if self._expelled:  # someone else may speak under our name now
+        if self._expelled or not self._bus_started:  # someone else may speak under our name now
             self._bus.stop()
-        elif self._bus_started:
+        else:
             self._bus.stop(self._own_frame(ConnectionState.DISCONNECTED))
 
     def _drain_calls(self) -> None:

@@ -201,6 +201,16 @@ def test_an_end_that_is_asked_for_is_no_failure() -> None:
         assert stage.process.wait() is None
 
 
+def test_components_that_were_built_are_closed_when_another_cannot_be() -> None:
+    stage = Stage(metrics_port=0)
+    probe = stage.add(Probe())
+
+    assert stage.process.stop()
+
+    assert probe.closed == 1
+    assert stage.state() is None
+
+
 def test_health_and_metrics_of_all_components_are_served_together() -> None:
     stage = Stage(metrics_port=0)
     stage.add(Probe(Role.RESOURCE_MANAGER))

@@ -260,6 +260,7 @@ def test_a_component_that_cannot_start_ends_and_says_why() -> None:
     assert stage.ended.wait(PATIENCE_S)
     assert stage.shell.fatal == "OSError: no such directory"
     assert not stage.bus.started
+    assert stage.bus.stopped_with == [None]
     assert probe.closed == 1
 
 
