@@ -9,8 +9,16 @@ from tests.action_controller.bench import Bench
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
+def bench() -> Iterator[Bench]:
     """3 retries, 5 s apart; an agent has 10 s."""
+    bench = Bench()
+    yield bench
+    bench.controller.close()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Bench]:
+    """The same, with a journal that survives."""
     bench = Bench(tmp_path / "journal.sqlite3")
     yield bench
     bench.controller.close()

@@ -29,6 +29,12 @@ from tests.action_controller.bench import NODE, Bench
 OPEN_PHASES = [Phase.VALIDATING, Phase.RECORDING, Phase.UPDATING, Phase.CONFIRMING]
 
 
+@pytest.fixture
+def bench(kept: Bench) -> Bench:
+    """All of this is about what survives."""
+    return kept
+
+
 @pytest.mark.parametrize("phase", OPEN_PHASES)
 def test_after_a_crash_an_action_begins_again_and_comes_to_its_end(bench: Bench, phase: Phase) -> None:
     bench.up_to(phase)

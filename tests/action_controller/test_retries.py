@@ -205,35 +205,35 @@ def test_a_refusal_by_resource_manager_after_a_record_was_sent_needs_no_abandoni
 
 
 def test_after_a_restart_an_action_that_waited_is_asked_about_anew_and_not_answered_from_memory(
-    bench: Bench,
+    kept: Bench,
 ) -> None:
     """ResourceManager answers an earlier attempt as it did then, or EXPIRED; only a later one is judged."""
-    bench.waits(wait_s=3600)
+    kept.waits(wait_s=3600)
     for _ in range(60):
-        bench.after(5)
-        bench.refused()
-    used = bench.question(ValidateRequest).attempt
+        kept.after(5)
+        kept.refused()
+    used = kept.question(ValidateRequest).attempt
     assert used >= 60
 
-    bench.restart()
-    assert bench.question(ValidateRequest).attempt == 1, "it may have been recorded before the crash"
-    bench.refused(reason=Reason.EXPIRED)
-    assert bench.only(ValidateRequest).attempt >= used
-    bench.refused(reason=Reason.EXPIRED)
-    assert bench.only(ValidateRequest).attempt > used
-    bench.refused()
-    assert bench.phases() == [("a-1", "waiting")]
+    kept.restart()
+    assert kept.question(ValidateRequest).attempt == 1, "it may have been recorded before the crash"
+    kept.refused(reason=Reason.EXPIRED)
+    assert kept.only(ValidateRequest).attempt >= used
+    kept.refused(reason=Reason.EXPIRED)
+    assert kept.only(ValidateRequest).attempt > used
+    kept.refused()
+    assert kept.phases() == [("a-1", "waiting")]
 
 
-def test_freed_capacity_after_a_restart_is_taken_at_once(bench: Bench) -> None:
-    bench.waits()
-    bench.after(5)
-    bench.refused()
-    bench.restart()
-    bench.refused()  # the answer of then, to attempt 1
-    bench.capacity(4000)
+def test_freed_capacity_after_a_restart_is_taken_at_once(kept: Bench) -> None:
+    kept.waits()
+    kept.after(5)
+    kept.refused()
+    kept.restart()
+    kept.refused()  # the answer of then, to attempt 1
+    kept.capacity(4000)
 
-    assert bench.only(ValidateRequest).attempt > 2
+    assert kept.only(ValidateRequest).attempt > 2
 
 
 def test_attempts_stay_what_a_message_can_carry_however_long_it_takes(bench: Bench) -> None:

@@ -252,15 +252,15 @@ def test_an_action_that_asks_for_nothing_is_refused_without_a_question(bench: Be
     assert len(bench.said) == 2
 
 
-def test_an_action_in_json_is_answered_in_json_and_everything_else_as_configured(bench: Bench) -> None:
-    bench.hear_json("scaling/action", action_id="a-1", node=NODE, workload_id="cam", target={"cpu_limit": 4000})
-    assert {status.wire for status in bench.heard(ScalingStatus)} == {Wire.JSON}
-    assert bench.only(ValidateRequest).wire is Wire.MSGPACK
-    bench.restart()
-    bench.refused()
-    assert final(bench).wire is Wire.JSON
-    bench.restart()
-    assert bench.only(ScalingStatus).wire is Wire.JSON
+def test_an_action_in_json_is_answered_in_json_and_everything_else_as_configured(kept: Bench) -> None:
+    kept.hear_json("scaling/action", action_id="a-1", node=NODE, workload_id="cam", target={"cpu_limit": 4000})
+    assert {status.wire for status in kept.heard(ScalingStatus)} == {Wire.JSON}
+    assert kept.only(ValidateRequest).wire is Wire.MSGPACK
+    kept.restart()
+    kept.refused()
+    assert final(kept).wire is Wire.JSON
+    kept.restart()
+    assert kept.only(ScalingStatus).wire is Wire.JSON
 
 
 def test_a_repeated_action_gets_its_final_status_again_in_the_words_of_who_asks(bench: Bench) -> None:

@@ -185,18 +185,18 @@ def test_a_retry_during_the_question_outdates_its_answer(bench: Bench) -> None:
     assert bench.state().sync_state is SyncState.APPLYING
 
 
-def test_after_a_restart_of_resource_manager_the_lease_runs_anew_from_its_start(bench: Bench) -> None:
-    bench.validate("a-1", "cam", cpu=2500)
-    bench.recorded("a-2", "nav", cpu_limit=3500)
-    bench.after(LEASE_S - 1)
-    bench.reopen()
+def test_after_a_restart_of_resource_manager_the_lease_runs_anew_from_its_start(kept: Bench) -> None:
+    kept.validate("a-1", "cam", cpu=2500)
+    kept.recorded("a-2", "nav", cpu_limit=3500)
+    kept.after(LEASE_S - 1)
+    kept.reopen()
 
-    bench.after(LEASE_S - 0.25)
-    assert bench.capacity().allocated.cpu == 6000
-    assert bench.heard(StatusRequest) == []
-    bench.after(0.5)
-    assert bench.capacity().allocated.cpu == 5500
-    assert bench.only(StatusRequest).workload_id == "nav"
+    kept.after(LEASE_S - 0.25)
+    assert kept.capacity().allocated.cpu == 6000
+    assert kept.heard(StatusRequest) == []
+    kept.after(0.5)
+    assert kept.capacity().allocated.cpu == 5500
+    assert kept.only(StatusRequest).workload_id == "nav"
 
 
 def test_a_lease_that_ends_while_the_node_is_away_is_held_and_sent_when_it_returns(bench: Bench) -> None:

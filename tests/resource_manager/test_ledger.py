@@ -34,6 +34,13 @@ from tests.resource_manager.bench import EPOCH_S, NODE, Bench, container
 
 CAM, NAV = container("cam"), container("nav", 3000, 2048)
 
+
+@pytest.fixture
+def bench(kept: Bench) -> Bench:
+    """All of this is about what survives."""
+    return kept
+
+
 Step = Callable[[Bench], None]
 
 
