@@ -148,8 +148,9 @@ def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refus
         known = ", ".join(sorted(turn.work.ledger.nodes)[:8]) or "none"
         text = f"no agent of a node {node_name} was ever heard; known nodes: {known}"
         return Refusal(Reason.UNKNOWN_NODE, text)
-    if node.total is None:
-        text = f"the agent of {node_name} has not told yet how large the node is; ask again in a moment"
+    if node.total is None or not node.heard:
+        lack = "how large the node is" if node.total is None else "what runs there"
+        text = f"the agent of {node_name} has not told yet {lack}; ask again in a moment"
         return Refusal(Reason.NODE_UNAVAILABLE, text)
     if not turn.reachable(node_name):
         text = (

@@ -31,6 +31,8 @@ from schemas.topics import Role, topic_of
 HOUSEKEEPING_S: Final = 0.25
 """How often leases, holds and withheld workloads are looked at."""
 PRUNE_S: Final = 600.0
+ECHO_S: Final = 60.0
+"""For so long after we deleted a retained state its deletion may be our own, and may come twice."""
 PROBE_S: Final = 5.0
 """How often a ledger that could not be written is tried."""
 
@@ -221,12 +223,10 @@ class ResourceManager:
         if cleared.message is ResourceState:
             key = (node, cleared.values["workload_id"])
             record = turn.work.workload(key)
-            if self._live.clears[key] > 0:
-                self._live.clears[key] -= 1
-                return
             if record is None or record.dormant:
                 return
-            if record.managed and not turn.work.active_rows(record.key):
+            ours = turn.now.monotonic < self._live.cleared.get(key, -ECHO_S) + ECHO_S
+            if record.managed and not ours and not turn.work.active_rows(record.key):
                 record = observation.forget_desired(turn, record)
             turn.publish(record)
         elif cleared.message is NodeInfo and (node not in self._live.agents or self._live.agents[node].away):

@@ -57,7 +57,8 @@ def snapshot(turn: Turn, told: NodeSnapshot) -> None:
     node = turn.work.node(told.node) or NodeRecord(node=told.node)
     if told.boot_id < node.boot_id:
         return
-    if turn.work.node(told.node) is None:
+    if not node.heard:
+        node = node.model_copy(update={"heard": True})
         turn.work.put_node(node)
     _new_boot(turn, node, told.boot_id)
     first = told.node not in turn.live.answered

@@ -30,6 +30,8 @@ class NodeRecord(_Record):
     node: str
     total: Amount | None = None
     boot_id: int = 0
+    heard: bool = False
+    """Whether its agent ever told this ledger what runs there."""
     unsupported: dict[str, str] = Field(default_factory=dict)
     """Limits that cannot be changed on this node, with the remedy."""
 

@@ -55,8 +55,8 @@ class Live:
     """Nodes whose agent spoke since the start."""
     repeater: Repeater = field(default_factory=Repeater)
     capacities: dict[str, NodeCapacity] = field(default_factory=dict)
-    clears: Counter[Key] = field(default_factory=Counter)
-    """Deletions of retained states that we published and whose echo has not come."""
+    cleared: dict[Key, float] = field(default_factory=dict)
+    """When we last deleted a retained state."""
     drifts: Counter[tuple[str, str]] = field(default_factory=Counter)
     reconciles: Counter[str] = field(default_factory=Counter)
 
@@ -131,9 +131,13 @@ class Turn:
         return self.live.agents.get(node)
 
     def reachable(self, node: str) -> bool:
-        """Whether commands have a chance to arrive."""
+        """Whether commands have a chance to arrive: the agent is not known to be away.
+
+        An agent that has not spoken since our own start counts as there. The ledger knows its containers, and
+        to refuse whatever was asked while we were away would make every restart of ours visible to users.
+        """
         presence = self.live.agents.get(node)
-        return node in self.live.answered and (presence is None or not presence.away)
+        return presence is None or not presence.away
 
     def reserved(self, node: NodeRecord) -> Amount:
         """The share of a node that is kept for the system."""
@@ -163,7 +167,7 @@ class Turn:
 
     def clear(self, key: Key) -> None:
         """Delete a workload's retained state."""
-        self.live.clears[key] += 1
+        self.live.cleared[key] = self.now.monotonic
         self.out.append(Cleared(ResourceState, {"node": key[0], "workload_id": key[1]}))
 
     def finish(self) -> list[Output]:

@@ -102,21 +102,21 @@ def test_what_was_let_go_is_not_said_on_a_connection(bench: Bench) -> None:
     assert states == ["nav"]
 
 
-def test_at_its_start_it_judges_what_agents_retained(bench: Bench) -> None:
-    bench.scaled(cpu_limit=2500)
-    bench.manager.close()
-    bench.seq += 1
-    bench.manager = bench._open()
-    bench.snapshot(container("cam", 700, 1024), NAV)
+def test_at_its_start_it_judges_what_agents_retained(kept: Bench) -> None:
+    kept.scaled(cpu_limit=2500)
+    kept.manager.close()
+    kept.seq += 1
+    kept.manager = kept._open()
+    kept.snapshot(container("cam", 700, 1024), NAV)
 
-    assert bench.only(Reconcile).cause is ReconcileCause.STARTUP
+    assert kept.only(Reconcile).cause is ReconcileCause.STARTUP
 
 
-def test_it_answers_nothing_about_a_node_before_its_agent_spoke(bench: Bench) -> None:
-    bench.manager.close()
-    bench.manager = bench._open()
+def test_what_was_asked_while_it_was_away_is_judged_by_the_ledger_not_refused(kept: Bench) -> None:
+    kept.manager.close()
+    kept.manager = kept._open()
 
-    assert bench.validate(cpu=2500).reason is Reason.NODE_UNAVAILABLE
+    assert kept.validate(cpu=2500).allowed
 
 
 REPEATS: dict[str, Callable[[Bench], Message | Cleared]] = {
