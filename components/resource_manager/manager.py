@@ -147,6 +147,7 @@ class ResourceManager:
                 drift.judge_withheld(turn)
                 self._try_again(turn)
                 self._probe(turn)
+                self._forget_echoes(now)
                 due = turn.finish()
             out += due
             if now.monotonic >= self._next_prune:
@@ -174,6 +175,12 @@ class ResourceManager:
         if self._trouble is not None and turn.now.monotonic >= self._next_probe:
             self._next_probe = turn.now.monotonic + PROBE_S
             turn.work.meta["probed_ms"] = str(turn.now.epoch_ms)
+
+    def _forget_echoes(self, now: Instant) -> None:
+        """Forget deletions whose echo can come no more, since names come and go without end."""
+        past = [key for key, at in self._live.cleared.items() if now.monotonic >= at + ECHO_S]
+        for key in past:
+            del self._live.cleared[key]
 
     def close(self) -> None:
         """Close the ledger."""
@@ -225,8 +232,7 @@ class ResourceManager:
             record = turn.work.workload(key)
             if record is None or record.dormant:
                 return
-            ours = turn.now.monotonic < self._live.cleared.get(key, -ECHO_S) + ECHO_S
-            if record.managed and not ours and not turn.work.active_rows(record.key):
+            if record.managed and key not in self._live.cleared and not turn.work.active_rows(record.key):
                 record = observation.forget_desired(turn, record)
             turn.publish(record)
         elif cleared.message is NodeInfo and (node not in self._live.agents or self._live.agents[node].away):

@@ -89,6 +89,7 @@ def test_the_echo_of_our_own_deletion_releases_nothing(bench: Bench) -> None:
     bench.hear(STATE_OF_CAM)  # and twice, after a lost acknowledgement
     assert bench.state().desired == Limits(cpu_limit=2500)
     bench.after(61)
+    assert bench.manager.live.cleared == {}, "names come and go without end"
     bench.hear(STATE_OF_CAM)  # and this is a person's
     assert bench.state().desired is None
 
