@@ -1,6 +1,8 @@
 """Boots the machines that tests ask for, at most two at a time, and lets each do all its jobs while it is up."""
 
 import json
+import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -25,6 +27,15 @@ cp /bin/busybox "$d/bin"
 tar -C "$d" -c . | podman import --quiet - {IMAGE}
 rm -r "$d"
 """
+
+
+def can_build() -> str | None:
+    """What this machine lacks to build and boot others, in words; None when nothing."""
+    if os.geteuid() != 0:
+        return "root, to build a machine's image"
+    if shutil.which("apt-get") is None:
+        return "apt-get, to build a machine's image from Debian's packages"
+    return None
 
 
 @dataclass(frozen=True)

@@ -143,11 +143,16 @@ class KernelView:
         return min(limits) // BYTES_PER_MIB if limits else None
 
     def weight(self) -> int | None:
-        """CPU weight (cgroup v2) or shares (v1) of the outermost cgroup that is the container's own, if it has one."""
+        """CPU weight (cgroup v2) or shares (v1) of the outermost cgroup of the container alone, if any."""
         if self.version == 1:
             return int(next(iter(self.read("cpu", "cpu.shares").values())))
         own = [text for name, text in self.read("cpu", "cpu.weight").items() if is_own(name)]
         return int(own[-1]) if own else None
+
+    def memory_used(self) -> int:
+        """Bytes, with the page cache."""
+        file = "memory.current" if self.version == 2 else "memory.usage_in_bytes"
+        return int(next(iter(self.read("memory", file).values())))
 
     def cpuset(self) -> str:
         """CPUs in effect."""

@@ -1,7 +1,8 @@
 """Containers that systemd starts from a quadlet, as on a vehicle."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from tests.vm.guest.bench import Bench, run
 from tests.vm.guest.cells import WORKS, Cell, kept_or_lost, tried
 
 GENERATOR: Final = Path("/usr/lib/systemd/system-generators/podman-system-generator")
+SERVICE: Final = "sleeper"
 UNIT: Final = """\
 [Container]
 ContainerName=quadlet
@@ -28,7 +30,7 @@ def reloaded(bench: Bench) -> Cell:
 
 
 def restarted(bench: Bench) -> Cell:
-    return update_then(bench, "restart", "sleeper.service")
+    return update_then(bench, "restart", SERVICE)
 
 
 def update_then(bench: Bench, *act: str) -> Cell:
@@ -46,19 +48,26 @@ def update_then(bench: Bench, *act: str) -> Cell:
 
 def with_quadlet(bench: Bench, use: Callable[[list[str]], Cell]) -> Cell:
     """Use a container that systemd starts; `use` is given how to call systemctl for it."""
-    root = os.geteuid() == 0
-    folder = Path("/etc/containers/systemd") if root else Path.home() / ".config/containers/systemd"
     if not GENERATOR.exists():
         return Cell("no quadlets", "they need Podman 4.4")
     if bench.call("GET", "/info")["host"]["cgroupManager"] != "systemd":
         return Cell("not tried", "quadlets are started by systemd")
+    with running(bench) as systemctl:
+        return use(systemctl)
+
+
+@contextmanager
+def running(bench: Bench) -> Iterator[list[str]]:
+    """A container named "quadlet", started by systemd; the beginning of its systemctl's command line."""
+    root = os.geteuid() == 0
+    folder = Path("/etc/containers/systemd") if root else Path.home() / ".config/containers/systemd"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "sleeper.container").write_text(UNIT.format(image=bench.image), encoding="utf-8")
+    (folder / f"{SERVICE}.container").write_text(UNIT.format(image=bench.image), encoding="utf-8")
     systemctl = ["systemctl", *([] if root else ["--user"])]
     run(*systemctl, "daemon-reload")
-    run(*systemctl, "start", "sleeper.service")
+    run(*systemctl, "start", SERVICE)
     try:
-        return use(systemctl)
+        yield systemctl
     finally:
-        run(*systemctl, "stop", "sleeper.service")
-        (folder / "sleeper.container").unlink()
+        run(*systemctl, "stop", SERVICE)
+        (folder / f"{SERVICE}.container").unlink()
