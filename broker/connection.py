@@ -32,9 +32,6 @@ from schemas.codec import Frame
 
 log = logging.getLogger(__name__)
 
-FAREWELL_S: Final = 0.5
-"""How long the end of a connection waits for the broker to read our DISCONNECT."""
-
 _SESSION_TAKEN_OVER: Final = 0x8E
 _DISCONNECT_WITH_WILL: Final = 0x04
 _UNSPECIFIED_ERROR: Final = 0x80
@@ -118,7 +115,6 @@ class Connection:
         self._unacknowledged: set[int] = set()
         self._deadline = 0.0
         self._reading = False
-        self._leaving = False
         self._client = self._new_client()
 
     def open(self, context: ssl.SSLContext | None) -> None:
@@ -193,7 +189,6 @@ class Connection:
 
     def leave(self, *, with_will: bool) -> None:
         """Say DISCONNECT, after which the broker keeps back the will or, if asked, publishes it at once."""
-        self._leaving = True
         reason = ReasonCode(PacketTypes.DISCONNECT, identifier=_DISCONNECT_WITH_WILL) if with_will else None
         self._client.disconnect(reason)
 
@@ -220,7 +215,6 @@ class Connection:
             will = self._prefix.add_to(self._identity.will)
             client.will_set(will.topic, will.payload, will.qos, will.retain)
         client.on_socket_open = self._on_socket_open
-        client.on_socket_close = self._on_socket_close
         client.on_connect = self._on_connect
         client.on_subscribe = self._on_subscribe
         client.on_publish = self._on_publish
@@ -234,17 +228,6 @@ class Connection:
 
     def _on_socket_open(self, _client: Client, _userdata: Any, opened: Any) -> None:
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-    def _on_socket_close(self, _client: Client, _userdata: Any, closing: Any) -> None:
-        """Let the broker read our DISCONNECT: closed with deliveries unread, the kernel resets the connection."""
-        if not self._leaving:
-            return
-        until = time.monotonic() + FAREWELL_S
-        with contextlib.suppress(OSError):  # the broker may be the first to go
-            closing.shutdown(socket.SHUT_WR)
-            closing.settimeout(FAREWELL_S)
-            while closing.recv(65_536) and time.monotonic() < until:
-                pass
 
     def _on_connect(
         self, _client: Client, _userdata: Any, flags: Any, reason: ReasonCode, limits: Properties | None

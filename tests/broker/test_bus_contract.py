@@ -109,7 +109,7 @@ class TestBirthAndWill:
     def test_the_birth_precedes_all_else_on_every_connection(self, world: World) -> None:
         listener = world.connect(who("listener", "#"))
         listener.wait_connected()
-        unit = world.connect(who("unit", will=True))
+        unit = world.connect(who("unit", "in", will=True))
         unit.wait_connected()
         world.isolate("unit")
         listener.wait_messages(b"lost")
@@ -120,7 +120,7 @@ class TestBirthAndWill:
     def test_a_broken_connection_publishes_the_will_and_a_stop_does_not(self, world: World) -> None:
         listener = world.connect(who("listener", "#"))
         listener.wait_connected()
-        unit = world.connect(who("unit", will=True))
+        unit = world.connect(who("unit", "in", will=True))
         unit.wait_connected()
         unit.bus.stop(LAST)
         listener.wait_messages(b"born", b"gone")
@@ -130,7 +130,7 @@ class TestBirthAndWill:
 
     def test_a_stop_that_could_not_deliver_all_says_lost_not_gone(self, world: World) -> None:
         listener = world.connect(who("listener", "component/#"))
-        unit = world.connect(who("unit", will=True))
+        unit = world.connect(who("unit", "in", will=True))
         listener.wait_messages(b"born")
         unit.wait_connected()
         unit.bus.publish(frame("t", "through"))

@@ -6,12 +6,14 @@ import resource
 import signal
 import socket
 import statistics
+import threading
 import time
 from dataclasses import replace
 from typing import Final
 
 import pytest
 
+from broker import client as broker_client
 from broker.bus import Identity, Subscription
 from broker.options import BrokerOptions
 from schemas.codec import Frame
@@ -109,15 +111,54 @@ class TestNetworkThread:
         listener.wait_connected()
         source = started.client(broker, Identity("source"))
         source.wait_connected()
-        for _ in range(10):
-            unit = started.client(broker, replace(UNIT, persistent=False))
-            unit.wait_connected()
-            for _ in range(200):
-                source.bus.publish(Frame("t", bytes(10_000), qos=0))
-            unit.bus.stop(Frame("component/unit", b"gone", retain=True))
+        enough = threading.Event()
+
+        def pour() -> None:
+            while not enough.wait(0.001):
+                source.bus.publish(Frame("t", bytes(2000), qos=0))
+
+        pouring = threading.Thread(target=pour)
+        pouring.start()
+        try:
+            for _ in range(10):
+                unit = started.client(broker, replace(UNIT, persistent=False))
+                unit.takes_s = 0.002
+                unit.wait_connected()
+                unit.wait(lambda unit=unit: len(unit.messages) > 20)  # type: ignore[misc] # bound at once
+                unit.bus.stop(Frame("component/unit", b"gone", retain=True), drain_s=10)
+        finally:
+            enough.set()
+            pouring.join()
         listener.wait(lambda: [payload for _, payload in listener.messages].count(b"gone") == 10)
         listener.round_trip()
         assert b"lost" not in [payload for _, payload in listener.messages]
+
+    def test_a_frame_too_large_for_one_write_goes_out_without_waiting_for_the_next_event(
+        self, broker: RunningBroker, started: Started, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        listener = started.client(broker, Identity("listener", (Subscription("large"),)))
+        listener.wait_connected()
+        monkeypatch.setattr(broker_client, "IDLE_S", 60.0)
+        client = started.client(broker, UNIT)
+        client.wait_connected()
+        client.round_trip()
+        os.kill(broker.pid, signal.SIGSTOP)
+        try:
+            for _ in range(10):
+                client.bus.publish(Frame("large", bytes(2_000_000), qos=0))
+        finally:
+            os.kill(broker.pid, signal.SIGCONT)
+        listener.wait(lambda: len(listener.messages) == 10)
+
+
+class TestTwoInstances:
+    def test_of_two_that_start_at_the_same_time_one_stays(self, broker: RunningBroker, started: Started) -> None:
+        births = [Frame("component/unit", b"born %d" % number, retain=True) for number in (1, 2)]
+        rivals = [started.client(broker, replace(UNIT, birth=birth)) for birth in births]
+        rivals[0].wait(lambda: any(event.fatal for each in rivals for event in each.disconnections))
+        (winner,) = (each for each in rivals if not any(event.fatal for event in each.disconnections))
+        winner.bus.publish(Frame("t", b"alive"))
+        winner.wait(lambda: b"alive" in [payload for _, payload in winner.messages])
 
 
 class TestHangingBroker:

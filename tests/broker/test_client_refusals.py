@@ -9,7 +9,9 @@ from broker.bus import Identity, Subscription
 from broker.client import MqttBus
 from broker.options import BrokerOptions
 from schemas.codec import Frame
+from tests.broker.proxy import PUBACK
 from tests.broker.scripted import ScriptedBroker
+from tests.broker.started import bus_of
 from tests.broker.worlds import Client
 
 UNIT = Identity("unit", (Subscription("t"),))
@@ -38,8 +40,7 @@ def connect(broker: ScriptedBroker, clients: list[Client], options: BrokerOption
 
 
 def ended(client: Client) -> bool:
-    assert isinstance(client.bus, MqttBus)
-    return not client.bus._thread.is_alive()
+    return not bus_of(client)._thread.is_alive()
 
 
 @pytest.mark.parametrize(
@@ -156,16 +157,30 @@ def test_a_broker_that_takes_few_at_once_gets_no_more(scripted: ScriptedBroker, 
     client.wait(lambda: scripted.published == 4)
 
 
+def test_a_delivery_is_acknowledged_once_since_its_id_soon_means_another(
+    scripted: ScriptedBroker, clients: list[Client]
+) -> None:
+    client = connect(scripted, clients)
+    client.wait_connected()
+    scripted.say("32 07 00 01 74 00 05 00 31")
+    client.wait_messages(b"1")
+    client.bus.ack(client.deliveries[0])
+    client.round_trip()
+    assert [packet for packet in scripted.packets if packet[0] >> 4 == PUBACK] == [b"\x40\x02\0\5"]
+
+
 def test_a_packet_id_still_in_flight_is_not_used_again(scripted: ScriptedBroker, clients: list[Client]) -> None:
     scripted.puback_code = None
     client = connect(scripted, clients)
     client.wait_connected()
     client.bus.publish(Frame("t", b"never acknowledged"))
-    assert isinstance(client.bus, MqttBus)
-    connection = client.bus._connection
-    assert connection is not None
-    connection._client._last_mid = 1  # as after 65,535 frames more
+    bus = bus_of(client)
+    assert bus._connection is not None
+    bus._connection._client._last_mid = 1  # as after 65,535 frames more
     client.bus.publish(Frame("t", b"next"))
     client.wait(lambda: scripted.published == 2)
     ids = [packet[5:7] for packet in scripted.packets if packet[0] == 0x32]
     assert ids == [b"\0\2", b"\0\3"]
+    bus._connection._client._last_mid = 1
+    client.bus.publish(Frame("t", b"a metric with the id of a request", qos=0))
+    assert bus._outbox.in_flight == 2

@@ -29,12 +29,16 @@ class Client:
         """So many events find no room."""
         self.fail_next = 0
         """So many events make the inbox raise."""
+        self.takes_s = 0.0
+        """How long the inbox takes for each event."""
         self._acknowledged = 0
         self._came = threading.Condition()
         self.bus = make(self._deliver)
         self.bus.start()
 
     def _deliver(self, event: BusEvent) -> bool:
+        if self.takes_s:
+            time.sleep(self.takes_s)
         with self._came:
             if self.refuse_next:
                 self.refuse_next -= 1
