@@ -7,14 +7,19 @@ import itertools
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Final
 
 from broker.bus import BusEvent, Connected, Delivery, Disconnected, Identity
-from schemas.codec import Frame
+from schemas.codec import Frame, decode
 from tests.simulation.world import World
 
 UNSURE_S: Final = 0.3
 """How long a frame may have arrived without its sender, or been acknowledged without the broker, knowing it."""
+
+
+once = lru_cache(maxsize=1024)(decode)
+"""What a frame says, read once."""
 
 
 @dataclass

@@ -65,7 +65,6 @@ class Faults:
         system = self.system
         system.world.note("all faults end")
         system.storage_broken = False
-        system.world.calm = True
         system.broker.come_up()
         weather = system.broker.weather
         weather.slow, weather.doubled = 0.0, 0.0
@@ -97,7 +96,7 @@ class Faults:
         if part < 0.6:
             target = target.only({"cpu_limit" if part < 0.4 else "memory_limit"})
         truth = kernel.containers_by_name.get(name)
-        known = self.system.requester.states.get((node, name))
+        known = self.system.retained_state(node, name)
         return ScalingAction(
             action_id=f"a{self._number}",
             node=node,

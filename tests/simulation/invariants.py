@@ -12,19 +12,20 @@ from components.action_controller.task import Task
 from components.component import Output
 from components.resource_manager.manager import ResourceManager
 from components.resource_manager.records import ActionRow, Key, Stage, WorkloadRecord
-from schemas.codec import Cleared, Frame, decode
-from schemas.enums import ActionOutcome, DesiredOperation, Phase, SyncState, Verdict
+from schemas.codec import Cleared, Frame
+from schemas.enums import ActionOutcome, DesiredOperation, Phase, Reason, SyncState, Verdict
 from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
 from schemas.resources import DesiredReply, DesiredRequest, ResourceState, ValidateReply, ValidateRequest
 from schemas.scaling import ScalingStatus
+from tests.simulation.bus import once
 from tests.simulation.kernel import Truth, Witness, Write
-from tests.simulation.processes import Process, Watcher
+from tests.simulation.processes import IDLE_TICK_S, Process, Watcher
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
     from tests.simulation.system import System
 
-LATE_S: Final = 2.0
+LATE_S: Final = 2 * IDLE_TICK_S
 """How late a lease may be ended: ticks are not exact."""
 _WORKING: Final = (Phase.RECORDING, Phase.UPDATING, Phase.CONFIRMING)
 _GRANTS: Final = ("resources/validate/reply", "resources/desired/reply")
@@ -73,6 +74,7 @@ class Monitor(Watcher, Witness):
         self.finals: dict[str, ScalingStatus] = {}
         self.excused: set[str] = set()
         """Actions that were known when a ledger or journal was lost."""
+        self._unwritten: dict[str, tuple[int, int]] = {}
         self.heard_of: set[str] = set()
         self.ledger_lost_at: float | None = None
         self.checked = 0
@@ -219,13 +221,22 @@ class Monitor(Watcher, Witness):
     def said(self, process: Process, frame: Frame) -> None:
         """Judge a frame as it leaves."""
         if frame.topic in _GRANTS and isinstance(process.component, ResourceManager):
-            self._on_disk(decode(frame.topic, frame.payload))
+            self._on_disk(once(frame.topic, frame.payload))
         elif frame.topic == "scaling/status":
-            status = decode(frame.topic, frame.payload)
+            status = once(frame.topic, frame.payload)
             if isinstance(status, ScalingStatus):
                 self.heard_of.add(status.action_id)
+                self._excuse_unwritten(process, status)
                 if status.action_id not in self.excused:
                     self._one_final(status)
+
+    def _excuse_unwritten(self, process: Process, status: ScalingStatus) -> None:
+        """A refusal because nothing can be written down is itself not written down: a crash forgets it."""
+        life = (id(process), process.life)
+        if self._unwritten.get(status.action_id, life) != life:
+            self.excused.add(status.action_id)
+        if status.final and status.reason is Reason.STORAGE_ERROR:
+            self._unwritten.setdefault(status.action_id, life)
 
     def _on_disk(self, reply: object) -> None:
         """Invariant 1, second half: a grant is on disk before it is said."""

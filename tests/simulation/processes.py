@@ -22,9 +22,10 @@ from schemas.node import UpdateRequest
 from tests.simulation.bus import Broker, Link
 from tests.simulation.world import Machine, Violation, World
 
-TICK_S: Final = 0.3
-CALM_TICK_S: Final = 1.0
-"""When nothing goes wrong any more."""
+TICK_S: Final = 0.2
+"""Between two ticks while something happens."""
+IDLE_TICK_S: Final = 3.0
+"""And at most, while nothing does: the ticks of a real process would take most of the time of a simulation."""
 
 
 class Killed(BaseException):
@@ -118,6 +119,8 @@ class Process:
         self._inbox: deque[Callable[[], None]] = deque()
         self._sleepers: list[greenlet] = []
         self.ack_first = False
+        self._interval = TICK_S
+        self._work_done = self._work_seen = 0
         self.counts = BusCounts()
 
     # Life and death.
@@ -222,17 +225,20 @@ class Process:
         return Instant(self.world.now + self._monotonic_offset, epoch_ms)
 
     def _tick(self, life: int) -> None:
-        if self.alive and life == self.life:
-            if not self.paused:
-                self.perform(self.dispatcher.tick)
-            self.world.after(
-                (CALM_TICK_S if self.world.calm else TICK_S) * (0.5 + self.world.rng.random()), self._tick, life
-            )
+        if not self.alive or life != self.life:
+            return
+        idle = self._work_done == self._work_seen
+        self._interval = min(IDLE_TICK_S, self._interval * 1.5) if idle else TICK_S
+        self._work_seen = self._work_done
+        if not self.paused:
+            self.perform(self.dispatcher.tick)
+        self.world.after(self._interval * (0.5 + self.world.rng.random()), self._tick, life)
 
     # The bus, as the dispatcher sees it.
 
     def publish(self, frame: Frame) -> bool:
         """Send a frame."""
+        self._work_done += 1
         self.step()
         self.world.note("{} says {}", self.name, frame)
         self.watcher.said(self, frame)
@@ -264,6 +270,7 @@ class Process:
                 self._end()
 
     def _delivered(self, delivery: Delivery) -> None:
+        self._work_done += 1
         self.world.note("{} hears {}", self.name, delivery)
         if self.ack_first:
             self.link.ack(delivery)

@@ -6,8 +6,6 @@ from typing import Any
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.repeater import Repeater
-from schemas.message import Message
-from schemas.resources import ResourceState
 from schemas.scaling import ScalingAction, ScalingStatus
 from schemas.topics import Role, topic_of
 
@@ -25,7 +23,6 @@ class Requester:
         self._due: list[ScalingAction] = []
         self.asked: dict[str, ScalingAction] = {}
         self.finals: dict[str, ScalingStatus] = {}
-        self.states: dict[tuple[str, str], ResourceState] = {}
 
     @property
     def waiting(self) -> list[str]:
@@ -38,9 +35,8 @@ class Requester:
         self._due.append(action)
 
     def subscriptions(self) -> Sequence[Subscription]:
-        """Statuses and states."""
-        heard: tuple[type[Message], ...] = (ScalingStatus, ResourceState)
-        return [Subscription(topic_of(one).filter()) for one in heard]
+        """Statuses."""
+        return [Subscription(topic_of(ScalingStatus).filter())]
 
     def start(self, now: Instant) -> list[Output]:
         """Nothing."""
@@ -51,12 +47,10 @@ class Requester:
         return list(self._repeater.repeat_all(now.monotonic))
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
-        """Note statuses and states."""
+        """Note endings."""
         if isinstance(item, ScalingStatus) and item.final and item.action_id in self.asked:
             self.finals.setdefault(item.action_id, item)
             self._repeater.answered(item.action_id)
-        elif isinstance(item, ResourceState):
-            self.states[item.node, item.workload_id] = item
         return []
 
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:

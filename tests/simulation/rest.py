@@ -4,10 +4,10 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from components.resource_manager.records import Key, WorkloadRecord
-from schemas.codec import decode
 from schemas.enums import Reason, SyncState
 from schemas.limits import Limits, mismatches
 from schemas.resources import ResourceState
+from tests.simulation.bus import once
 from tests.simulation.invariants import allocation
 from tests.simulation.kernel import Truth
 
@@ -86,7 +86,7 @@ def _retained(system: "System") -> Iterator[str]:
     told = {}
     for topic, (_, frame) in system.broker.retained.items():
         if topic.startswith("resources/state/"):
-            state = decode(topic, frame.payload)
+            state = once(topic, frame.payload)
             assert isinstance(state, ResourceState)
             told[state.node, state.workload_id] = state
     for key, record in ledger.workloads.items():

@@ -1,14 +1,17 @@
 """One seed from beginning to end."""
 
+import contextlib
 import itertools
 import logging
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from components.shell import dispatch
+from tests.simulation.bus import once
 from tests.simulation.faults import Faults
 from tests.simulation.planted import plant
 from tests.simulation.rest import unrest
@@ -43,7 +46,7 @@ def simulate(seed: int, *, planted: str | None = None, listener: Callable[[Note]
     violation = None
     system = None
     try:
-        with plant(planted):
+        with plant(planted), _decoding_once():
             system = System(world, directory)
             try:
                 _run(system)
@@ -56,6 +59,17 @@ def simulate(seed: int, *, planted: str | None = None, listener: Callable[[Note]
         shutil.rmtree(directory, ignore_errors=True)
     steps = system.monitor.checked
     return Result(seed, violation, tuple(world.history), world.events, steps, len(system.requester.asked))
+
+
+@contextlib.contextmanager
+def _decoding_once() -> Iterator[None]:
+    """Let the real codec read the same bytes once for all who hear them: messages are immutable."""
+    before = dispatch.decode
+    dispatch.decode = once
+    try:
+        yield
+    finally:
+        dispatch.decode = before
 
 
 def _run(system: System) -> None:

@@ -16,7 +16,8 @@ from components.resource_manager.manager import ResourceManager
 from components.settings import ActionControllerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
 from components.storage import Database, StorageError
 from schemas.limits import Amount, Limits
-from tests.simulation.bus import Broker
+from schemas.resources import ResourceState
+from tests.simulation.bus import Broker, once
 from tests.simulation.invariants import Monitor
 from tests.simulation.kernel import Kernel
 from tests.simulation.processes import Process
@@ -122,6 +123,12 @@ class System:
         self.monitor.excused.update(self.requester.asked, self.monitor.heard_of)
         if name == "resource_manager":
             self.monitor.ledger_lost_at = self.world.now
+
+    def retained_state(self, node: str, name: str) -> ResourceState | None:
+        """What the broker would tell whoever subscribes now."""
+        kept = self.broker.retained.get(f"resources/state/{node}/{name}")
+        state = once(kept[1].topic, kept[1].payload) if kept else None
+        return state if isinstance(state, ResourceState) else None
 
     def break_storage(self) -> None:
         """No database can be written any more."""

@@ -56,8 +56,6 @@ class World:
         self._order = itertools.count()
         self._notes = itertools.count(1)
         self.events = 0
-        self.calm = False
-        """Whether the last fault is over."""
 
     def at(self, when: float, what: Callable[..., None], *args: Any) -> None:
         """Have `what` done at a moment of true time."""
