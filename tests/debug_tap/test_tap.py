@@ -54,6 +54,13 @@ def test_a_copy_is_retained_where_the_source_is_and_deleted_when_the_source_is()
     assert say(tap, ACTION, b"") == []
 
 
+def test_no_change_of_a_retained_topic_is_lost_on_the_way_to_it() -> None:
+    qos = {one.filter: one.qos for one in DebugTap().subscriptions()}
+
+    assert qos["resources/state/+/+"] == 1
+    assert qos["metrics/+/node"] == 0
+
+
 def test_it_hears_the_whole_registry_but_not_itself() -> None:
     filters = [one.filter for one in DebugTap().subscriptions()]
 

@@ -87,6 +87,7 @@ def test_two_agents_in_one_process_are_one_series_that_is_up_only_when_both_are(
     assert samples["piriscale_messages_total", "node_agent", "in"] == 6
     assert samples["piriscale_component_up", "node_agent"] == 0
     assert samples["piriscale_component_up", "cli"] == 1
+    assert samples["piriscale_own", "cli"] == 1, "a family that several components offer has the samples of all"
 
 
 def test_healthz_says_ok_or_what_is_wrong() -> None:
