@@ -4,6 +4,8 @@ Drift is judged only from an observation newer than the one that confirmed the p
 that is not busy, with no open action.
 """
 
+from typing import Final
+
 from components.repeater import request_id
 from components.resource_manager.admission import fits
 from components.resource_manager.judgement import confirm, difference, reconcile_message
@@ -12,6 +14,8 @@ from components.resource_manager.records import ReconcileRecord, WorkloadRecord
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause
 from schemas.limits import Limits, mismatches
+
+_HEALED_BY_NEWS: Final = frozenset({Reason.NODE_UNAVAILABLE, Reason.QUERY_FAILED})
 
 
 def consider(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> WorkloadRecord:
@@ -56,13 +60,15 @@ def _drifted(turn: Turn, record: WorkloadRecord, wrong: list[str], cause: Reconc
     same_start = record.confirmed_start == (record.runtime_id, record.started_at)
     if turn.rules.drift == "adopt" and same_start and set(wrong) <= set(actual.asked):
         return _adopt(turn, record, actual.only(set(wrong)), text)
+    leave_it = turn.rules.drift == "report" and same_start
     before = record.sync_state
-    record = turn.change(record, SyncEvent.DRIFTED)
+    reappeared = leave_it and before == "FAILED" and record.reason in _HEALED_BY_NEWS
+    record = turn.change(record, SyncEvent.REAPPEARED if reappeared else SyncEvent.DRIFTED)
     if record.sync_state == "DRIFT_DETECTED":
         record = turn.change(record, message=text)
         if before != "DRIFT_DETECTED":
             turn.live.drifts[record.node, cause] += 1
-    if turn.rules.drift == "report" and same_start:
+    if leave_it:
         return record
     return _reconcile(turn, record, cause)
 

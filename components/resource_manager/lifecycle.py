@@ -17,6 +17,8 @@ class SyncEvent(Enum):
     """The kernel shows the desired state."""
     DRIFTED = auto()
     """The kernel shows something else, though nobody of ours is at work."""
+    REAPPEARED = auto()
+    """What was not known is known again, and the kernel shows something else; nothing will be done about it."""
     FAILED = auto()
     """It could not be applied, or is not known."""
     RELEASED = auto()
@@ -38,6 +40,7 @@ _TRANSITIONS: Final = {
     (_S.UNKNOWN, _E.DRIFTED): _S.DRIFT_DETECTED,
     (_S.SYNCHRONIZED, _E.DRIFTED): _S.DRIFT_DETECTED,
     (_S.DRIFT_DETECTED, _E.DRIFTED): _S.DRIFT_DETECTED,
+    (_S.FAILED, _E.REAPPEARED): _S.DRIFT_DETECTED,
     (_S.FAILED, _E.DRIFTED): _S.FAILED,  # its cause was told already, and is not mended by a difference
 }
 

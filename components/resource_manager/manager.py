@@ -218,7 +218,7 @@ class ResourceManager:
     def _own_state(self, turn: Turn, told: ResourceState) -> None:
         """Meet a retained state: our echo, what a lost ledger had said, or the ghost of a workload long gone."""
         record = turn.work.workload((told.node, told.workload_id))
-        observation.rebuilt_from(turn, told.node, told.workload_id, told.desired, told.generation)
+        observation.rebuilt_from(turn, told)
         known = turn.work.workload((told.node, told.workload_id))
         ghost = record is None and known is None
         if ghost or (record is not None and record.dormant and told.generation <= record.generation):

@@ -9,8 +9,8 @@ from components.resource_manager.records import NEVER, NodeRecord, Stage, Worklo
 from components.resource_manager.rollback import roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
-from schemas.limits import Limits
 from schemas.node import ContainerReport, NodeInfo, NodeSnapshot, StatusReply
+from schemas.resources import ResourceState
 
 CAUSE_OF: Final = {
     SnapshotTrigger.START: ReconcileCause.AGENT_START,
@@ -38,6 +38,9 @@ def info(turn: Turn, told: NodeInfo) -> None:
     if changed != turn.work.node(told.node):
         turn.work.put_node(changed)
         turn.touch(told.node)
+    if known.total is None:
+        for record in turn.work.workloads_of(told.node):
+            _recognize_unlimited(turn, record)
 
 
 def _new_boot(turn: Turn, node: NodeRecord, boot_id: int) -> None:
@@ -234,21 +237,39 @@ def _let_go(turn: Turn, record: WorkloadRecord) -> None:
     turn.clear(record.key)
 
 
-def rebuilt_from(turn: Turn, node: str, name: str, desired: Limits | None, generation: int) -> None:
+def rebuilt_from(turn: Turn, told: ResourceState) -> None:
     """Take over what retained state remembers beyond this ledger: it was lost, or is an old copy."""
-    key = (node, name)
+    key = (told.node, told.workload_id)
     record = turn.work.workload(key)
     known = record.generation if record else turn.work.ledger.generations.get(key, 0)
-    if generation <= known or desired is None:
+    if told.generation <= known or told.desired is None:
         return
     turn.work.replaces_lost = True
     if record is None:
-        record = WorkloadRecord(node=node, name=name, since=turn.now.epoch_ms)
+        record = WorkloadRecord(node=told.node, name=told.workload_id, since=turn.now.epoch_ms)
     changes: dict[str, Any] = {
-        "desired": desired,
-        "generation": generation,
+        "desired": told.desired,
+        "generation": told.generation,
         "confirmed_generation": 0,
         "dormant": False,
+        "revision": max(record.revision, told.revision),
     }
-    record = turn.change(record, **changes)
+    record = _recognize_unlimited(turn, turn.change(record, **changes))
     consider(turn, record, ReconcileCause.STARTUP)
+
+
+def _recognize_unlimited(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
+    """Tell again which rebuilt limits stand for "unlimited": no grant reaches the total of a node."""
+    node = turn.work.node(record.node)
+    if node is None or node.total is None or record.desired is None:
+        return record
+    kept = turn.reserved(node)
+    whole = {
+        name
+        for name, value, total, share in (
+            ("cpu_limit", record.desired.cpu_limit, node.total.cpu, kept.cpu),
+            ("memory_limit", record.desired.memory_limit, node.total.memory, kept.memory),
+        )
+        if value is not None and value >= total and share > 0
+    }
+    return turn.change(record, unlimited=record.unlimited | whole)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from components.component import Instant, Output
 from components.repeater import Repeater
@@ -16,6 +16,9 @@ from schemas.enums import ConnectionState, Reason
 from schemas.limits import Amount
 from schemas.message import Message
 from schemas.resources import NodeCapacity, ResourceState
+
+_NO_CAUSE: Final = frozenset({SyncEvent.CONFIRMED, SyncEvent.RECORDED, SyncEvent.RELEASED, SyncEvent.REAPPEARED})
+"""After these nothing is left of the cause of an earlier failure."""
 
 
 @dataclass
@@ -93,7 +96,7 @@ class Turn:
             if state is not record.sync_state:
                 changes["sync_state"] = state
                 changes["since"] = self.now.epoch_ms
-            if event in (SyncEvent.CONFIRMED, SyncEvent.RECORDED, SyncEvent.RELEASED):
+            if event in _NO_CAUSE:
                 changes = {"reason": None, "message": None, **changes}
         changed = record.model_copy(update=changes)
         self.work.put(changed)

@@ -4,7 +4,15 @@ from typing import Any
 
 import pytest
 
-from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, SyncState, UpdateResult, Verdict
+from schemas.enums import (
+    ConnectionState,
+    Reason,
+    ReconcileCause,
+    SnapshotTrigger,
+    SyncState,
+    UpdateResult,
+    Verdict,
+)
 from schemas.limits import Limits
 from schemas.resources import Fence, Reconcile, ResourceState
 from tests.resource_manager.bench import NODE, Bench, container, settings
@@ -288,6 +296,24 @@ def test_report_shows_drift_and_leaves_it() -> None:
     assert bench.heard(Reconcile) == []
     bench.snapshot(container("cam", 2500, 1024), NAV)
     assert bench.state().sync_state is SyncState.SYNCHRONIZED
+
+
+@pytest.mark.parametrize("cause", ["the node was away", "it could not be read"])
+def test_report_does_not_go_on_telling_a_cause_that_has_gone(cause: str) -> None:
+    bench = drifting("report")
+    bench.agent_is(ConnectionState.READY)
+    if cause == "the node was away":
+        bench.agent_is(ConnectionState.LOST)
+        bench.agent_is(ConnectionState.READY)
+    else:
+        bench.snapshot(container("cam", readable=False), NAV)
+    assert bench.state().sync_state is SyncState.FAILED
+
+    bench.snapshot(container("cam", 700, 1024), NAV)
+
+    state = bench.state()
+    assert (state.sync_state, state.reason) == (SyncState.DRIFT_DETECTED, None)
+    assert state.message == "cpu_limit 2500 desired, 700 in force"
 
 
 def test_adopt_takes_what_others_gave_a_running_container() -> None:

@@ -229,6 +229,36 @@ def test_retained_state_gives_the_desired_limits_back(bench: Bench) -> None:
     assert bench.state().sync_state is SyncState.SYNCHRONIZED
 
 
+@pytest.mark.parametrize("first", ["the size of the node", "the retained state"])
+def test_a_rollback_to_unlimited_still_counts_by_use_after_the_ledger_was_lost(bench: Bench, first: str) -> None:
+    bench.snapshot(container("cam", None, 1024, usage=(700, 300)), NAV)
+    bench.recorded("a-1", cpu_limit=4000)
+    bench.fails("a-1", generation=bench.state().generation, reason=Reason.PARENT_LIMIT)
+    bench.after()
+    bench.reconciled(bench.only(Reconcile))
+    unlimited = container("cam", 8000, 1024, usage=(700, 300))
+    bench.snapshot(unlimited, NAV)
+    assert bench.capacity().allocated.cpu == 3700
+    lose_the_ledger(bench)
+    if first == "the retained state":
+        bench.retained = dict(reversed(bench.retained.items()))
+    bench.reopen()
+
+    bench.snapshot(unlimited, NAV)
+
+    assert bench.state().desired == Limits(cpu_limit=8000)
+    assert bench.capacity().allocated.cpu == 3700
+
+
+def test_revisions_go_on_after_the_ledger_was_lost(bench: Bench) -> None:
+    bench.scaled("a-1", cpu_limit=2500)
+    revision = bench.state().revision
+    lose_the_ledger(bench)
+    bench.reopen()
+
+    assert bench.state().revision > revision
+
+
 def test_an_agents_fence_keeps_generations_growing_though_the_clock_stands_at_its_beginning(bench: Bench) -> None:
     lost = bench.scaled("a-1", cpu_limit=2500).generation
     lose_the_ledger(bench)
