@@ -35,8 +35,8 @@ class Heard:
 class ForeignClient(PlainClient):
     """Hears everything, remembers it, and says what a test wants."""
 
-    def __init__(self, port: int, *, mqtt5: bool = False, packed: bool = False) -> None:
-        super().__init__("127.0.0.1", port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5)
+    def __init__(self, port: int, *, host: str = "127.0.0.1", mqtt5: bool = False, packed: bool = False) -> None:
+        super().__init__(host, port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5)
         self._packed = packed
         self._news = threading.Condition()
         self._count = 0
