@@ -27,6 +27,12 @@ class NewerPodman:
         """Fail at the CPU, after the memory was applied."""
         self.refuse_all = 0
         """How many of the next updates are refused altogether."""
+        self.complaint = "failed: exit status 1"
+        self.drop = 0
+        """How many of the next requests get no answer: the connection is closed."""
+        self.nonsense = False
+        """Answer GETs with something that is no JSON."""
+        self.gets = 0
         self.tree: Tree = unified(directory, SYSTEMD)
         self.tree.cgroup("", **V2_ALL)
         self.tree.cgroup(SYSTEMD, **V2_FREE, **V2_ALL, memory__current="1048576")
@@ -80,8 +86,20 @@ class _Handler(BaseHTTPRequestHandler):
     def _podman(self) -> NewerPodman:
         return cast("_Server", self.server).podman
 
+    def _dropped(self) -> bool:
+        if not self._podman.drop:
+            return False
+        self._podman.drop -= 1
+        self.close_connection = True
+        return True
+
     def do_GET(self) -> None:
-        if self.path.endswith("/_ping"):
+        self._podman.gets += 1
+        if self._dropped():
+            return
+        if self._podman.nonsense:
+            self._send(200, b"<html>")
+        elif self.path.endswith("/_ping"):
             self._answer(200, {})
         elif "/containers/" in self.path:
             state = {"Status": "running", "Pid": PID, "StartedAt": "2026-01-02T03:04:05.678901234+09:00"}
@@ -92,10 +110,13 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status = self._podman.update(body)
-        self._answer(status, {"cause": "crun update", "message": "failed: exit status 1"} if status > 201 else ID)
+        if not self._dropped():
+            self._answer(status, ID if status == 201 else {"cause": "crun", "message": self._podman.complaint})
 
     def _answer(self, status: int, body: object) -> None:
-        payload = json.dumps(body).encode()
+        self._send(status, json.dumps(body).encode())
+
+    def _send(self, status: int, payload: bytes) -> None:
         self.send_response(status)
         self.send_header("Libpod-Api-Version", self._podman.version)
         self.send_header("Content-Length", str(len(payload)))

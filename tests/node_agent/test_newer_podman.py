@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from components.node_agent.podman.adapter import PodmanRuntime
-from components.node_agent.runtime import RuntimeRefusedError, UnknownContainerError
+from components.node_agent.runtime import (
+    QueryFailedError,
+    RuntimeRefusedError,
+    RuntimeTimeoutError,
+    RuntimeUnavailableError,
+    UnknownContainerError,
+)
 from schemas.limits import Limits
 from tests.node_agent.newer import MIB, NewerPodman
 from tests.node_agent.test_cgroups import ID
@@ -105,3 +111,60 @@ def test_another_name_than_asked_for_is_refused(make: Make) -> None:
     _, runtime = make("5.4.2")
     with pytest.raises(UnknownContainerError):
         runtime.resolve(ID[:12])
+
+
+class TestConnection:
+    """What becomes of a call when the connection does not hold."""
+
+    def test_a_question_is_asked_again_when_a_kept_connection_was_dead(self, make: Make) -> None:
+        podman, runtime = make("5.4.2")
+        runtime.resolve("app")
+        podman.drop = 1
+        podman.gets = 0
+        assert runtime.resolve("app").id == ID, "known, so not asked"
+        assert runtime._rest.get("/containers/app/json")["Id"] == ID
+        assert podman.gets == 2
+
+    def test_but_not_for_ever(self, make: Make) -> None:
+        podman, runtime = make("5.4.2")
+        podman.drop = 2
+        with pytest.raises(RuntimeTimeoutError):
+            runtime.resolve("app")
+
+    def test_an_update_is_never_sent_twice(self, make: Make) -> None:
+        """Nobody knows whether the first was carried out, and a second might overtake a newer one."""
+        podman, runtime = make("5.4.2")
+        container = runtime.resolve("app")
+        runtime.update(container, Limits(cpu_limit=600))
+        podman.drop = 1
+        with pytest.raises(RuntimeTimeoutError, match="outcome unknown"):
+            runtime.update(container, Limits(cpu_limit=700))
+        assert len(podman.bodies) == 2
+
+    def test_an_answer_that_is_no_json(self, make: Make) -> None:
+        podman, runtime = make("5.4.2")
+        podman.nonsense = True
+        with pytest.raises(QueryFailedError, match="no JSON"):
+            runtime.resolve("app")
+
+    def test_a_lost_scope_is_explained(self, make: Make) -> None:
+        """Every update fails then, so there is no use in trying again soon."""
+        podman, runtime = make("5.0.0")
+        podman.refuse_all, podman.complaint = 1, "Unit libpod-0123.scope not found"
+        with pytest.raises(RuntimeRefusedError, match="until it is restarted: Unit libpod-0123"):
+            runtime.update(runtime.resolve("app"), CHANGES)
+
+    def test_an_error_says_where_to_look(self, make: Make) -> None:
+        podman, runtime = make("5.0.0")
+        podman.refuse_all = 1
+        with pytest.raises(RuntimeRefusedError, match=r"exit status 1.*log of the Podman service"):
+            runtime.update(runtime.resolve("app"), CHANGES)
+
+    def test_nobody_there_is_told_from_nobody_answering(self, make: Make) -> None:
+        podman, runtime = make("5.4.2")
+        container = runtime.resolve("app")
+        podman.close()
+        podman.socket.unlink()
+        runtime.close()
+        with pytest.raises(RuntimeUnavailableError, match=r"podman\.socket"):
+            runtime.update(container, CHANGES)
