@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def sources(*folders: str) -> list[Path]:
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-@lru_cache(maxsize=None)
+@cache
 def imports(path: Path) -> tuple[str, ...]:
     """Full names of all that a file imports, wherever in it."""
     found: list[str] = []

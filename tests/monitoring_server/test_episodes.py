@@ -149,6 +149,17 @@ def test_another_metric_that_is_over_now_and_then_puts_recovery_off() -> None:
     assert [type(event) for event in ended] == [PerfRecovered]
 
 
+def test_a_metric_that_fell_silent_when_it_was_well_is_not_taken_for_well() -> None:
+    car = Car()
+    degraded(car)
+    for cpu in (900, 900, 100):
+        car.use(cpu)
+    assert car.latency(*[100] * 6) == []
+    now_and_then = [900, 100, 100, 100] * 3
+    assert [event for cpu in [*now_and_then, *[100] * 5] for event in car.use(cpu)] == []
+    assert [type(event) for event in car.latency(100, 100, 100)] == [PerfRecovered]
+
+
 def test_a_use_that_is_high_but_allowed_does_not_hold_up_recovery() -> None:
     car = Car()
     degraded(car)

@@ -6,7 +6,7 @@ from components.monitoring_server import build, fleet, server
 from components.settings import Settings, ThresholdSettings
 from schemas.enums import EventOutcome, PerfStatus
 from schemas.limits import Amount
-from schemas.metrics import ContainerMetrics, ContainerUse, NodeMetrics
+from schemas.metrics import AppMetrics, ContainerMetrics, ContainerUse, NodeMetrics
 from schemas.node import NodeInfo
 from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
 from tests.monitoring_server.car import Car
@@ -102,8 +102,7 @@ def test_an_episode_that_had_to_wait_does_not_begin_on_stale_samples(monkeypatch
     assert car.latency(450, 450, 450) == []
     car.wait(11)
     monkeypatch.undo()
-    assert car.use(100) == []
-    assert car.latency(100) == []
+    assert car.hear(AppMetrics(node="hpc-1", workload_id="nav", fps=25)) == []
 
 
 def test_workloads_and_nodes_are_bounded_and_what_found_no_room_is_counted(
