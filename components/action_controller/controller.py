@@ -210,13 +210,17 @@ class ActionController:
             return []
         final = self._journal.final_of(told.action_id)
         running = self._lanes.running((told.node, told.workload_id))
-        if final is not None or (running is not None and running.reconcile is None):
+        waits = (
+            running is not None and running.phase is Phase.WAITING
+        )  # for room: it does not run, and holds nothing
+        if final is not None or (running is not None and running.reconcile is None and not waits):
             return [give_back(told)]
-        if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
+        if (running is not None and not waits) or len(self._tasks) >= OPEN_ACTIONS_MAX:
             return []  # an earlier reconcile is about to end; this one is repeated
         task = task_of_reconcile(told, now)
         self._tasks[task.id] = task
-        self._lanes.enter(task)
+        if not waits:
+            self._lanes.enter(task)
         return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
 
     def _reply(self, reply: Any, now: Instant) -> list[Output]:
@@ -224,7 +228,8 @@ class ActionController:
         if task is None:
             return []  # answered before, given up, or somebody else's
         out = self._follow(task, self._workflow.answered(task, reply, now), now)
-        if task.reconcile is not None and task.id in self._tasks and self._lanes.awaited(task.key):
+        beside = task.reconcile is not None and task.id in self._tasks
+        if beside and self._lanes.running(task.key) is task and self._lanes.awaited(task.key):
             out += self._follow(task, self._workflow.give_way(task, now), now)
         return out
 

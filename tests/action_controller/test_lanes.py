@@ -291,12 +291,45 @@ def test_an_action_under_way_sends_a_reconcile_back(bench: Bench) -> None:
     assert (report.result, report.reason) == (UpdateResult.FAILED, Reason.SUPERSEDED)
 
 
-def test_an_action_that_waits_for_room_sends_it_back_too(bench: Bench) -> None:
-    """It may be granted at any moment; ResourceManager asks again a second later."""
+def test_a_reconcile_goes_on_beside_an_action_that_only_waits_for_room(bench: Bench) -> None:
+    """Else limits that were lost would stay lost for as long as somebody waits, which may be a day."""
     bench.waits()
     bench.reconcile()
+    assert bench.only(UpdateRequest).action_id == "r-1"
+    bench.updated("r-1")
+    bench.judged(Verdict.SYNCHRONIZED, "r-1")
+    assert bench.finals["r-1"].outcome is ActionOutcome.COMPLETED
 
-    assert bench.only(ActualReport).reason is Reason.SUPERSEDED
+    bench.capacity(7000)
+    assert bench.only(ValidateRequest).action_id == "a-1"
+
+
+def test_an_action_that_is_granted_meanwhile_is_not_held_up_by_it(bench: Bench) -> None:
+    """ResourceManager ends the reconcile with the grant, and the agent knows the newer generation."""
+    bench.waits()
+    bench.reconcile()
+    bench.capacity(7000)
+    bench.granted()
+    bench.recorded()
+    bench.updated("r-1")
+    bench.judged(Verdict.FAILED, "r-1", reason=Reason.SUPERSEDED)
+    assert bench.phases() == [("r-1", "done")]
+    bench.updated()
+    bench.judged(Verdict.SYNCHRONIZED)
+    assert bench.finals["a-1"].outcome is ActionOutcome.COMPLETED
+
+
+def test_a_newer_action_that_takes_the_place_of_the_waiting_one_begins_at_once(bench: Bench) -> None:
+    bench.waits("a-1")
+    bench.reconcile()
+    bench.act("a-2")
+
+    assert ended(bench, "a-1") == SUPERSEDED
+    assert bench.only(ValidateRequest).action_id == "a-2"
+    bench.updated("r-1")
+    bench.judged(Verdict.FAILED, "r-1", reason=Reason.SUPERSEDED)
+    bench.granted("a-2")
+    assert bench.phases() == [("a-2", "recording")]
 
 
 def test_a_second_reconcile_waits_for_the_end_of_the_first(bench: Bench) -> None:
