@@ -209,17 +209,15 @@ class ActionController:
         if told.action_id in self._tasks:
             return []
         final = self._journal.final_of(told.action_id)
-        running = self._lanes.running((told.node, told.workload_id))
-        waits = (
-            running is not None and running.phase is Phase.WAITING
-        )  # for room: it does not run, and holds nothing
-        if final is not None or (running is not None and running.reconcile is None and not waits):
+        first = self._lanes.running((told.node, told.workload_id))
+        running = None if first is not None and first.phase is Phase.WAITING else first  # waiting holds nothing
+        if final is not None or (running is not None and running.reconcile is None):
             return [give_back(told)]
-        if (running is not None and not waits) or len(self._tasks) >= OPEN_ACTIONS_MAX:
+        if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
             return []  # an earlier reconcile is about to end; this one is repeated
         task = task_of_reconcile(told, now)
         self._tasks[task.id] = task
-        if not waits:
+        if first is None:
             self._lanes.enter(task)
         return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
 
@@ -228,8 +226,8 @@ class ActionController:
         if task is None:
             return []  # answered before, given up, or somebody else's
         out = self._follow(task, self._workflow.answered(task, reply, now), now)
-        beside = task.reconcile is not None and task.id in self._tasks
-        if beside and self._lanes.running(task.key) is task and self._lanes.awaited(task.key):
+        runs = self._lanes.running(task.key) is task
+        if task.reconcile is not None and runs and self._lanes.awaited(task.key):
             out += self._follow(task, self._workflow.give_way(task, now), now)
         return out
 
