@@ -82,14 +82,18 @@ class Session:
     Used as a context manager; entering it connects, or raises CliError.
     """
 
-    def __init__(self, settings: BrokerSettings, subscriptions: Sequence[Subscription]) -> None:
+    def __init__(
+        self, settings: BrokerSettings, subscriptions: Sequence[Subscription], connect: Connect | None = None
+    ) -> None:
+        """`connect` makes the bus, if not the one on MQTT. Raises UsageError for settings nobody can use."""
         self._options = options_of(settings)
         self._inbox = Inbox()
         self._early: deque[Delivery] = deque()
         client_id = f"piriscale-cli-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        self._bus = connector(self._options)(Identity(client_id, tuple(subscriptions)), self._inbox.deliver)
+        self._bus = (connect or connector(self._options))(
+            Identity(client_id, tuple(subscriptions)), self._inbox.deliver
+        )
         self.connected = False
-        self.connections = 0
 
     def __enter__(self) -> Self:
         """Connect. Raises CliError when that is not possible."""
@@ -173,7 +177,6 @@ class Session:
     def _note(self, event: BusEvent | object) -> None:
         if isinstance(event, Connected):
             self.connected = True
-            self.connections += 1
         elif isinstance(event, Disconnected):
             self.connected = False
             if event.fatal:

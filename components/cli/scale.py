@@ -129,13 +129,8 @@ class _Following:
     def _wait_for_end(self) -> ScalingStatus | None:
         deadline = self._began + self._wait_s
         self._session.publish(self._repeater.send("action", self._action, self._began))
-        connections = self._session.connections
         while (now := time.monotonic()) < deadline:
-            again = self._repeater.due(now)
-            if self._session.connections != connections:
-                connections = self._session.connections
-                again = self._repeater.repeat_all(now)
-            for request in again:
+            for request in self._repeater.due(now):
                 self._session.publish(request)
             heard = self._session.receive(min(0.2, deadline - now))
             if heard is None:

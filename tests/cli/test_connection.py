@@ -1,0 +1,40 @@
+"""A session of a command, where a real broker cannot be made to do what is tested."""
+
+import pytest
+
+from broker.bus import Delivery, Disconnected, Subscription
+from components.cli.connection import Session
+from components.cli.errors import CliError
+from components.settings import BrokerSettings
+from tests.shell.doubles import RecordingBus
+
+
+class HastyBus(RecordingBus):
+    """Sends what is retained before it grants the subscription, as brokers may."""
+
+    def start(self) -> None:
+        self.deliver(Delivery("control/scaling", b"{}", retained=True))
+        super().start()
+
+
+class ClosingBus(RecordingBus):
+    """Lets us in, and throws us out for good."""
+
+    def start(self) -> None:
+        super().start()
+        self.deliver(Disconnected("the broker throws us out", fatal=True))
+
+
+def test_what_is_retained_is_not_lost_when_it_comes_before_the_grant() -> None:
+    with Session(BrokerSettings(), (Subscription("#"),), HastyBus) as session:
+        topics = [heard.topic for heard in session.retained()]
+
+    assert topics == ["control/scaling"]
+
+
+def test_a_connection_that_is_lost_for_good_ends_the_command_with_the_reason() -> None:
+    with (
+        Session(BrokerSettings(), (), ClosingBus) as session,
+        pytest.raises(CliError, match="throws us out"),
+    ):
+        session.receive(1.0)
