@@ -5,8 +5,8 @@ from typing import Final
 
 FIRST_S: Final = 0.1
 SLOWEST_S: Final = 10.0
-STEADY_S: Final = 10.0
-"""What held this long was no accident of connecting."""
+STEADY_S: Final = 1.0
+"""What held this long did not fail of connecting, as it would if the broker threw out all that we send first."""
 
 
 class Backoff:

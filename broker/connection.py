@@ -1,4 +1,4 @@
-"""One connection to the broker, from CONNECT to its end. The only module that imports paho.
+"""One connection to the broker, from CONNECT to its end. All that components say and hear goes through here.
 
 A new paho client is made for each connection: paho would otherwise resend by its own rules after a reconnect,
 beyond our window, and carry packet ids from one connection into the next. paho's own thread is not used either: it

@@ -66,4 +66,4 @@ def _no_delay(_client: Client, _data: Any, connection: Any) -> None:
 
 
 def _hand_over(told: Callable[[str, bytes, bool], None], message: MQTTMessage) -> None:
-    told(message.topic, message.payload, message.retain)
+    told(message.topic, bytes(message.payload), message.retain)

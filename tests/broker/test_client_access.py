@@ -83,11 +83,13 @@ class TestTls:
         require(shutil.which("openssl") is not None, "openssl")
         with running_broker() as place:
             new = "-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes"
-            names = "subjectAltName=DNS:localhost,IP:127.0.0.1"
+            place.directory.joinpath("server.ext").write_text(
+                "subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+            )
             for command in (
-                f"req -x509 {new} -subj /CN=ca -keyout ca.key -out ca.pem",
-                f"req {new} -subj /CN=broker -addext {names} -keyout server.key -out server.csr",
-                "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -copy_extensions copy -out server.pem",
+                f"req -x509 {new} -subj /CN=ca -addext keyUsage=critical,keyCertSign -keyout ca.key -out ca.pem",
+                f"req {new} -subj /CN=broker -keyout server.key -out server.csr",
+                "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -extfile server.ext -out server.pem",
                 f"req -x509 {new} -subj /CN=other -keyout other.key -out other.pem",
             ):
                 subprocess.run(["openssl", *command.split()], cwd=place.directory, check=True, capture_output=True)

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.backoff import FIRST_S, SLOWEST_S, Backoff
+from broker.backoff import FIRST_S, SLOWEST_S, STEADY_S, Backoff
 from broker.bus import BusCounts, BusEvent, Connected, Delivery, Identity
 from broker.frames import TopicPrefix, check_frame, matches, packet_size
 from broker.handover import Handover
@@ -124,7 +124,7 @@ class TestBackoff:
         backoff = Backoff(random.Random(1))
         for _ in range(20):
             backoff.pause(0)
-        assert backoff.pause(60) <= 2 * FIRST_S
+        assert backoff.pause(STEADY_S) <= 2 * FIRST_S
 
 
 class TestTakeoverWatch:
