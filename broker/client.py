@@ -10,6 +10,7 @@ import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Final
 
 from broker.backoff import FIRST_S, Backoff
@@ -252,13 +253,14 @@ class MqttBus:
             return False
         onlooker = Identity(f"{self._identity.client_id}-{uuid.uuid4().hex[:8]}", (wanted,))
         heard: list[Delivery] = []
-        look = Connection(0, self._options, onlooker, heard.append, lambda _packet_id, _refusal: None)
+        options = replace(self._options, connect_timeout_s=LOOK_S)
+        look = Connection(0, options, onlooker, heard.append, lambda _packet_id, _refusal: None)
         until = time.monotonic() + LOOK_S
         try:
             look.open(self._tls)
             while look.end is None and not self._ended and (left_s := until - time.monotonic()) > 0:
                 if any(self._takeover.is_foreign(each) for each in heard):
-                    return True
+                    break
                 look.wait(self._waker, left_s)
                 look.step()
                 if look.phase is Phase.ACCEPTED:
@@ -268,7 +270,7 @@ class MqttBus:
         finally:
             look.leave(with_will=False)
             look.abandon()
-        return False
+        return any(self._takeover.is_foreign(each) for each in heard)
 
     def _end(self) -> None:
         with self._lock:
@@ -277,7 +279,7 @@ class MqttBus:
             self._changed.notify_all()
 
     def _rest(self, until: float) -> None:
-        while not self._stopping and (self._handover.waiting or (not self._ended and time.monotonic() < until)):
+        while (self._handover.waiting and not self._stopping) or (not self._ended and time.monotonic() < until):
             left_s = max(0.0, until - time.monotonic())
             self._waker.wait(RETRY_S if self._handover.waiting else left_s)
             self._handover.retry()

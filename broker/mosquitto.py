@@ -144,6 +144,8 @@ class ManagedBroker:
                 if self.problem is not None and not self._settled.is_set():
                     return
                 self._settled.set()
+                if self.problem is not None:
+                    _end(process)
                 self._await_end(process)
                 if self._stopping.is_set():
                     return
@@ -183,7 +185,10 @@ class ManagedBroker:
         return f"port {self.port} on {self.host} does not answer after {ANSWER_S} s{self._log_tail()}"
 
     def _await_end(self, process: subprocess.Popen[bytes]) -> None:
-        descriptor = os.pidfd_open(process.pid)
+        try:
+            descriptor = os.pidfd_open(process.pid)
+        except ProcessLookupError:  # `stop` was quicker
+            return
         try:
             ended = select.poll()
             ended.register(descriptor, select.POLLIN)

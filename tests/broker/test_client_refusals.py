@@ -74,6 +74,18 @@ def test_a_busy_broker_is_tried_again(scripted: ScriptedBroker, clients: list[Cl
     assert ["Server busy" in event.reason for event in client.disconnections] == [True]
 
 
+def test_a_stop_while_the_broker_refuses_does_not_hammer_it(
+    scripted: ScriptedBroker, clients: list[Client]
+) -> None:
+    scripted.connack = bytes.fromhex("20 03 00 89 00")
+    client = connect(scripted, clients)
+    client.bus.publish(Frame("t", b"in vain"))
+    client.wait(lambda: scripted.connects > 0)
+    client.bus.stop(drain_s=0.5)
+    assert scripted.connects <= 7  # a pause is at least a tenth of a second
+    assert client.bus.counts.dropped_out == 1
+
+
 @pytest.mark.parametrize("code", [0x80, 0x87, 0x8F, 0x97, 0x00])
 def test_a_subscription_not_granted_as_asked_ends_the_client(
     scripted: ScriptedBroker, clients: list[Client], code: int
