@@ -14,7 +14,7 @@ from broker.bus import BusEvent, Connected, Delivery, Disconnected, Identity
 from schemas.codec import Frame, decode
 from tests.simulation.world import World
 
-UNSURE_S: Final = 0.3
+UNSURE_S: Final = 1.0
 """How long a frame may have arrived without its sender, or been acknowledged without the broker, knowing it."""
 
 

@@ -8,6 +8,7 @@ from schemas.enums import OnShortage
 from schemas.limits import Amount, Limits
 from schemas.message import Wire
 from schemas.node import UpdateRequest
+from schemas.performance import PerfDegraded
 from schemas.scaling import ScalingAction
 from tests.simulation.kernel import Kernel, Mood
 from tests.simulation.processes import some
@@ -47,7 +48,8 @@ class Faults:
         weather.slow_s = rng.choice((0.5, 2.0, 6.0))
         weather.doubled = rng.choice((0.0, 0.02, 0.1))
         for _ in range(rng.randint(5, 20)):
-            self.world.at(3.0 + rng.random() * (self.until - 3.0), self.ask)
+            asks = self.ask if rng.random() < 0.7 else self.degrade
+            self.world.at(3.0 + rng.random() * (self.until - 3.0), asks)
         kinds = [kind for kind in KINDS if rng.random() < 0.5] or list(KINDS)
         for _ in range(rng.choice((0, 2, 5, 10, 15, 20))):
             kind = rng.choices(kinds, [k.weight for k in kinds])[0]
@@ -57,7 +59,7 @@ class Faults:
         self.world.at(10 + rng.random() * self.until / 2, self._back_up)
 
     def _back_up(self) -> None:
-        for name in ("resource_manager", "action_controller"):
+        for name in ("resource_manager", "action_controller", "policy_manager"):
             self.system.copy_database(name)
 
     def heal(self) -> None:
@@ -108,6 +110,17 @@ class Faults:
             wait_s=rng.choice((5.0, 20.0, 60.0)),
             wire=Wire.JSON if rng.random() < 0.1 else None,
         )
+
+    def degrade(self) -> None:
+        """A workload performs badly; mostly because one of its limits is nearly reached."""
+        kernel, name = self._container()
+        truth = kernel.containers_by_name.get(name)
+        limits = truth.limits if truth is not None else Limits()
+        share = self.rng.choice((0.3, 0.95))
+        usage = Amount(cpu=int((limits.cpu_limit or 0) * share), memory=int((limits.memory_limit or 0) * 0.3))
+        self._number += 1
+        names = {"event_id": f"e{self._number}", "episode_id": f"p{self._number}", "workload_id": name}
+        self.system.requester.notice(PerfDegraded(**names, node=kernel.node, usage=usage, limits=limits))
 
     def by_hand(self) -> None:
         """Somebody changes a container's limits without us."""
@@ -226,7 +239,7 @@ class Faults:
 
     def second(self) -> None:
         """Somebody starts another ResourceManager or ActionController."""
-        self.system.start_second(self.rng.choice(("resource_manager", "action_controller")))
+        self.system.start_second(self.rng.choice(("resource_manager", "action_controller", "policy_manager")))
 
     def storage(self) -> None:
         """The disk is full for a while."""
@@ -238,7 +251,7 @@ class Faults:
         if self.database_lost:
             return  # nothing is promised when two are lost
         self.database_lost = True
-        name = self.rng.choice(("resource_manager", "action_controller"))
+        name = self.rng.choice(("resource_manager", "action_controller", "policy_manager"))
         old_copy = self.rng.random() < 0.5
         self.system.lose_database(name, old_copy=old_copy, away_s=some(self.rng, 0.1, 10))
 

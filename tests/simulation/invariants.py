@@ -15,6 +15,7 @@ from components.resource_manager.records import ActionRow, Key, Stage, WorkloadR
 from schemas.codec import Cleared, Frame
 from schemas.enums import ActionOutcome, DesiredOperation, Phase, Reason, SyncState, Verdict
 from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
+from schemas.performance import PerfOutcome
 from schemas.resources import DesiredReply, DesiredRequest, ResourceState, ValidateReply, ValidateRequest
 from schemas.scaling import ScalingStatus
 from tests.simulation.bus import once
@@ -72,6 +73,7 @@ class Monitor(Watcher, Witness):
         self.retired: dict[Key, set[int]] = defaultdict(set)
         """Generations whose rollback was confirmed."""
         self.finals: dict[str, ScalingStatus] = {}
+        self.outcomes: dict[str, PerfOutcome] = {}
         self.excused: set[str] = set()
         """Actions that were known when a ledger or journal was lost."""
         self._unwritten: dict[str, tuple[int, int]] = {}
@@ -222,6 +224,10 @@ class Monitor(Watcher, Witness):
         """Judge a frame as it leaves."""
         if frame.topic in _GRANTS and isinstance(process.component, ResourceManager):
             self._on_disk(once(frame.topic, frame.payload))
+        elif frame.topic == "perf/outcome":
+            outcome = once(frame.topic, frame.payload)
+            if isinstance(outcome, PerfOutcome) and outcome.event_id not in self.excused:
+                self._one_outcome(outcome)
         elif frame.topic == "scaling/status":
             status = once(frame.topic, frame.payload)
             if isinstance(status, ScalingStatus):
@@ -229,6 +235,13 @@ class Monitor(Watcher, Witness):
                 self._excuse_unwritten(process, status)
                 if status.action_id not in self.excused:
                     self._one_final(status)
+
+    def _one_outcome(self, outcome: PerfOutcome) -> None:
+        """Invariant 7."""
+        known = self.outcomes.setdefault(outcome.event_id, outcome)
+        if (known.outcome, known.reason, known.action_id) != (outcome.outcome, outcome.reason, outcome.action_id):
+            text = f"{outcome.event_id}: {known.outcome} {known.reason}, then {outcome.outcome} {outcome.reason}"
+            self.fail("7 (one outcome)", text)
 
     def _excuse_unwritten(self, process: Process, status: ScalingStatus) -> None:
         """A refusal because nothing can be written down is itself not written down: a crash forgets it."""
@@ -247,7 +260,7 @@ class Monitor(Watcher, Witness):
             return
         action_id = reply.in_reply_to.rsplit(":", 2)[0]
         asked = self.system.requester.asked.get(action_id)
-        if asked is None or asked.dry_run:
+        if asked is not None and asked.dry_run:
             return
         path = self.system.path("resource_manager")
         disk = sqlite3.connect(f"file:{path}?mode=ro", uri=True)

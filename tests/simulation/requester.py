@@ -1,4 +1,4 @@
-"""Whoever asks for scaling: a client that repeats an action until its final status comes."""
+"""Whoever asks for scaling: a client that repeats an action, or an event, until it hears what came of it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.repeater import Repeater
+from schemas.performance import PerfDegraded, PerfOutcome
 from schemas.scaling import ScalingAction, ScalingStatus
 from schemas.topics import Role, topic_of
 
@@ -20,23 +21,31 @@ class Requester:
 
     def __init__(self) -> None:
         self._repeater = Repeater()
-        self._due: list[ScalingAction] = []
+        self._due: list[tuple[str, ScalingAction | PerfDegraded]] = []
         self.asked: dict[str, ScalingAction] = {}
         self.finals: dict[str, ScalingStatus] = {}
+        self.events: dict[str, PerfDegraded] = {}
+        self.outcomes: dict[str, PerfOutcome] = {}
 
     @property
     def waiting(self) -> list[str]:
-        """Actions without an end."""
-        return [action_id for action_id in self.asked if action_id not in self.finals]
+        """Actions without an end, and events without an outcome."""
+        open_actions = [action_id for action_id in self.asked if action_id not in self.finals]
+        return [*open_actions, *(event_id for event_id in self.events if event_id not in self.outcomes)]
 
     def ask(self, action: ScalingAction) -> None:
         """Have an action sent with the next tick."""
         self.asked[action.action_id] = action
-        self._due.append(action)
+        self._due.append((action.action_id, action))
+
+    def notice(self, event: PerfDegraded) -> None:
+        """Have an event sent, as MonitoringServer does."""
+        self.events[event.event_id] = event
+        self._due.append((event.event_id, event))
 
     def subscriptions(self) -> Sequence[Subscription]:
-        """Statuses."""
-        return [Subscription(topic_of(ScalingStatus).filter())]
+        """Statuses and outcomes."""
+        return [Subscription(topic_of(one).filter()) for one in (ScalingStatus, PerfOutcome)]
 
     def start(self, now: Instant) -> list[Output]:
         """Nothing."""
@@ -51,6 +60,9 @@ class Requester:
         if isinstance(item, ScalingStatus) and item.final and item.action_id in self.asked:
             self.finals.setdefault(item.action_id, item)
             self._repeater.answered(item.action_id)
+        elif isinstance(item, PerfOutcome):
+            self.outcomes.setdefault(item.event_id, item)
+            self._repeater.answered(item.event_id)
         return []
 
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
@@ -59,11 +71,9 @@ class Requester:
 
     def tick(self, now: Instant) -> list[Output]:
         """Send what is due."""
-        out: list[Output] = list(self._repeater.due(now.monotonic))
-        for action in self._due:
-            out.append(self._repeater.send(action.action_id, action, now.monotonic))
-        self._due.clear()
-        return out
+        due, self._due = self._due, []
+        first = [self._repeater.send(key, message, now.monotonic) for key, message in due]
+        return [*self._repeater.due(now.monotonic), *first]
 
     def close(self) -> None:
         """Nothing."""

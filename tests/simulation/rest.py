@@ -20,7 +20,7 @@ def unrest(system: "System") -> Iterator[str]:
     ledger = system.monitor.ledger
     for action_id in system.requester.waiting:
         if action_id not in system.monitor.excused:
-            yield f"11: {action_id} has no final status"
+            yield f"11: {action_id} has no end"
     for task in system.action_controller.component.tasks:
         yield f"11: ActionController still works on {task.id} ({task.phase})"
     for ids in ledger.active.values():

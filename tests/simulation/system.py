@@ -11,6 +11,8 @@ from components.node_agent.agent import NodeAgent
 from components.node_agent.events import ContainersChanged
 from components.node_agent.node_metrics import SimulatedSampler
 from components.node_agent.store import MemoryStore
+from components.policy_manager.journal import Journal as PolicyJournal
+from components.policy_manager.manager import PolicyManager
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.manager import ResourceManager
 from components.settings import ActionControllerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
@@ -45,17 +47,19 @@ class System:
         self.agents: dict[str, Process] = {}
         self.requester = Requester()
         self.storage_broken = False
+        self._ids = 0
         rng = world.rng
         for number in range(1, rng.randint(1, 2) + 1):
             self._add_node(f"n{number}")
         self.resource_managers = [self._process("resource_manager", self.central, self._build_resource_manager)]
         self.action_controllers = [self._process("action_controller", self.central, self._build_action_controller)]
+        self.policy_managers = [self._process("policy_manager", self.central, self._build_policy_manager)]
         self.client = self._process("client", Machine("client"), lambda _process: self.requester)
 
     @property
     def processes(self) -> list[Process]:
         """All that belong to the system, but not who asks."""
-        return [*self.resource_managers, *self.action_controllers, *self.agents.values()]
+        return [*self.resource_managers, *self.action_controllers, *self.policy_managers, *self.agents.values()]
 
     def start(self) -> None:
         """Start everything, in any order."""
@@ -83,14 +87,20 @@ class System:
         """The one that lives, or the last that did."""
         return _present(self.action_controllers)
 
+    @property
+    def policy_manager(self) -> Process:
+        """The one that lives, or the last that did."""
+        return _present(self.policy_managers)
+
     def start_second(self, kind: str) -> None:
         """Start another process of one kind, by mistake, on the same database."""
-        if kind == "resource_manager":
-            second = self._process(kind, self.central, self._build_resource_manager)
-            self.resource_managers.append(second)
-        else:
-            second = self._process(kind, self.central, self._build_action_controller)
-            self.action_controllers.append(second)
+        same, build = {
+            "resource_manager": (self.resource_managers, self._build_resource_manager),
+            "action_controller": (self.action_controllers, self._build_action_controller),
+            "policy_manager": (self.policy_managers, self._build_policy_manager),
+        }[kind]
+        second = self._process(kind, self.central, build)
+        same.append(second)
         self.world.note("FAULT a second {} is started", kind)
         second.start()
 
@@ -114,13 +124,13 @@ class System:
 
     def lose_database(self, name: str, *, old_copy: bool, away_s: float) -> None:
         """End a process, take its database away, and start it again."""
-        process = self.resource_manager if name == "resource_manager" else self.action_controller
+        process: Process = getattr(self, name)
         what = "restored from an old copy" if old_copy else "lost"
         self.world.note("FAULT the database of {} is {}", name, what)
         process.restart_after = away_s
         process.kill()
         self.replace_database(name, old_copy=old_copy)
-        self.monitor.excused.update(self.requester.asked, self.monitor.heard_of)
+        self.monitor.excused.update(self.requester.asked, self.requester.events, self.monitor.heard_of)
         if name == "resource_manager":
             self.monitor.ledger_lost_at = self.world.now
 
@@ -202,6 +212,15 @@ class System:
         journal = Journal(self.path("action_controller"), durable=False)
         self._guard(journal._database)
         return ActionController(journal, self.settings.action_controller, process.now())
+
+    def _build_policy_manager(self, process: Process) -> Component:
+        journal = PolicyJournal(self.path("policy_manager"), durable=False)
+        self._guard(journal._database)
+        return PolicyManager(self.settings, journal, new_id=lambda: f"restore{process.life}-{self._new_id()}")
+
+    def _new_id(self) -> int:
+        self._ids += 1
+        return self._ids
 
 
 def _present(processes: list[Process]) -> Process:
