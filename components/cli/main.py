@@ -35,9 +35,9 @@ Workload = Annotated[str, typer.Argument(help="Exact name of the container, or i
 
 def _version(wanted: bool) -> None:
     if wanted:
-        import importlib.metadata
+        from components.shell.status import version
 
-        print(f"piriscale {importlib.metadata.version('piriscale')}")
+        print(f"piriscale {version() or '(not installed)'}")
         raise typer.Exit
 
 

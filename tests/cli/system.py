@@ -21,7 +21,7 @@ from components.cli.main import app
 from tests.fixtures.broker import RunningBroker, free_port, has_mosquitto, running_broker
 from tests.requirements import require
 
-PATIENCE_S = 15.0
+PATIENCE_S = 40.0
 PROGRAM = "from components.cli.main import main; main()"
 NODE = "hpc-1"
 

@@ -18,7 +18,7 @@ from schemas.resources import ValidateReply, ValidateRequest
 from schemas.topics import Role
 from tests.shell.doubles import Probe
 
-PATIENCE_S = 5.0
+PATIENCE_S = 15.0
 STATUS = "component/resource_manager/main"
 CLIENT_ID = "piriscale-resource_manager-main"
 

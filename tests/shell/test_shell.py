@@ -19,7 +19,7 @@ from schemas.resources import ValidateRequest
 from schemas.topics import Role
 from tests.shell.doubles import Probe, RecordingBus, delivery
 
-PATIENCE_S = 5.0
+PATIENCE_S = 15.0
 VALIDATE: dict[str, object] = {"id": "r1", "node": "hpc-1", "workload_id": "cam"}
 
 
