@@ -7,6 +7,9 @@ import pytest
 
 from tests.cli.system import Configuration, configuration, running_system
 from tests.fixtures.broker import RunningBroker, running_broker
+from tests.fixtures.podman import private_podman
+
+__all__ = ["alone", "broker", "private_podman", "system"]
 
 
 @pytest.fixture(scope="session")

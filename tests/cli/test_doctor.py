@@ -20,6 +20,7 @@ from components.cli.doctor.cgroups import Cgroups, check_cgroups, read_cgroups
 from components.cli.doctor.finding import Finding, Level
 from components.cli.doctor.podman import check_podman, judge_host
 from components.cli.doctor.storage import check_storage
+from components.node_agent.podman.private import PrivatePodman
 from components.settings import BrokerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
 from tests.cli.system import Configuration, guarded_broker
 from tests.fixtures.broker import RunningBroker, free_port
@@ -143,6 +144,14 @@ ROOTFUL = {"ociRuntime": {"name": "crun"}, "cgroupControllers": ["cpuset", "cpu"
 def test_a_podman_that_can_change_limits_is_fine(tmp_path: Path) -> None:
     with podman_service(tmp_path, "4.3.1", ROOTFUL) as settings:
         assert all_ok(check_podman(settings, V2))
+
+
+def test_the_podman_of_this_machine_is_fine(private_podman: PrivatePodman) -> None:
+    levels = {
+        found.level for found in check_podman(NodeAgentSettings(podman_url=private_podman.url), read_cgroups())
+    }
+
+    assert Level.WRONG not in levels
 
 
 def test_a_podman_that_is_too_old(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from broker.bus import Identity
 from broker.client import MqttBus
@@ -28,6 +29,8 @@ def test_up_serves_health_and_metrics_of_all_components(system: Configuration) -
     ):
         assert f'piriscale_component_up{{component="{component}"}} 1.0' in metrics[1]
     assert 'piriscale_messages_total{component="node_agent",direction="out"}' in metrics[1]
+    names = [family.name for family in text_string_to_metric_families(metrics[1])]
+    assert len(names) == len(set(names)), "a family told twice fails the whole scrape"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
