@@ -1,1 +1,1 @@
-"""A deterministic world for the real components: seeded scheduler, simulated clocks, bus, containers and faults."""
+"""A deterministic world for the real components: seeded scheduler, simulated clocks, bus, containers, faults."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 
 from tests.simulation.history import line
+from tests.simulation.planted import PLANTED
 from tests.simulation.simulation import Result, simulate
 
 _CHUNK = 20
@@ -30,7 +31,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=1, help="the first of them")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--keep-going", action="store_true", help="do not stop at the first violation")
-    parser.add_argument("--planted", help="with this planted bug")
+    parser.add_argument("--planted", choices=sorted(PLANTED), help="with this planted bug")
     parser.add_argument("--lines", type=int, default=_LINES, help="how much history to show of a failure")
     parser.add_argument("-v", "--verbose", action="store_true", help="show the whole history")
     return parser.parse_args()
@@ -45,28 +46,31 @@ def _one(options: argparse.Namespace) -> int:
     if result.violation is None:
         print(f"seed {result.seed}: all invariants hold ({result.steps} steps, {result.actions} actions)")
         return 0
-    _tell(result, 0 if options.verbose else options.lines)
+    _tell(result, 0 if options.verbose else options.lines, options.planted)
     return 1
 
 
-def _tell(result: Result, lines: int) -> None:
+def _tell(result: Result, lines: int, planted: str | None) -> None:
     for note in result.history[-lines:] if lines else ():
         print(line(note))
     print(f"seed {result.seed}: VIOLATED {result.violation}")
-    print(f"replay: python -m tests.simulation --seed {result.seed} -v")
+    with_bug = f" --planted {planted}" if planted else ""
+    print(f"replay: python -m tests.simulation --seed {result.seed}{with_bug} -v")
 
 
-def _chunk(first: int, count: int, planted: str | None) -> tuple[list[Result], int, int, int]:
+def _chunk(first: int, count: int, options: argparse.Namespace) -> tuple[list[Result], int, int, int]:
     gc.freeze()
     gc.set_threshold(100_000)
     failed: list[Result] = []
     steps = actions = 0
     for seed in range(first, first + count):
-        result = simulate(seed, planted=planted)
+        result = simulate(seed, planted=options.planted)
         steps += result.steps
         actions += result.actions
         if result.violation is not None:
             failed.append(result)
+            if not options.keep_going:
+                break
     return failed, count, steps, actions
 
 
@@ -80,7 +84,7 @@ def _many(options: argparse.Namespace) -> int:
     done = steps = actions = 0
     failed: list[Result] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        futures = [pool.submit(_chunk, *chunk, options.planted) for chunk in _chunks(options.first, options.seeds)]
+        futures = [pool.submit(_chunk, *chunk, options) for chunk in _chunks(options.first, options.seeds)]
         for future in as_completed(futures):
             bad, count, more_steps, more_actions = future.result()
             done, steps, actions = done + count, steps + more_steps, actions + more_actions
@@ -95,12 +99,12 @@ def _many(options: argparse.Namespace) -> int:
                 break
     print(f"\n{done} seeds, {actions} actions, {steps} steps in {time.monotonic() - began:.0f} s")
     if failed:
-        _tell(min(failed, key=lambda result: result.seed), options.lines)
+        _tell(min(failed, key=lambda result: result.seed), options.lines, options.planted)
     return 1 if failed else 0
 
 
 if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # the order of sets is part of a history
         os.environ["PYTHONHASHSEED"] = "0"
-        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])
+        os.execv(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]])  # noqa: S606 - ourselves
     sys.exit(main())

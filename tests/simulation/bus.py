@@ -249,7 +249,7 @@ class Link:
             self.broker.arrived(self.identity.client_id, transit.frame)
             transit.arrives = False
 
-    def receive(self, connection: int, packet: int, frame: Frame, retained: bool) -> None:  # noqa: FBT001
+    def receive(self, connection: int, packet: int, frame: Frame, retained: bool) -> None:
         """Take a delivery of the present connection."""
         if self.open and self.connected and connection == self.connection:
             self.deliver(Delivery(frame.topic, frame.payload, retained, frame.qos, connection, packet))

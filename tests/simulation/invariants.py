@@ -134,9 +134,9 @@ class Monitor(Watcher, Witness):
             else:
                 self.images[key, new.generation] = new.image_id
             self.generations[key] = max(self.generations[key], new.generation)
-        if old is not None and old.desired is not None and new.desired is None:
-            if not isinstance(item, Cleared) and new.image_id == old.image_id:
-                self.fail("12 (desired limits return)", f"{key}: the desired limits were dropped by {item!r}")
+        dropped = old is not None and old.desired is not None and new.desired is None
+        if old is not None and dropped and not isinstance(item, Cleared) and new.image_id == old.image_id:
+            self.fail("12 (desired limits return)", f"{key}: the desired limits were dropped by {item!r}")
         drifted = new.sync_state is SyncState.DRIFT_DETECTED
         if drifted and (old is None or old.sync_state is not SyncState.DRIFT_DETECTED):
             self._drift_is_real(key, old or new, new)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from greenlet import getcurrent
+from greenlet import getcurrent  # type: ignore[import-untyped]  # has no stubs
 
 from components.node_agent.runtime import (
     Container,
@@ -52,7 +52,7 @@ class Truth:
     limits: Limits
     running: bool = True
     started_at: int = 0
-    usage: Amount = Amount()
+    usage: Amount = field(default_factory=Amount)
     cpu_time_us: float = 0.0
     metered_at: float = 0.0
     ours: dict[str, int] = field(default_factory=dict)

@@ -4,13 +4,13 @@ import contextlib
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from components.node_agent.commands import Commands
 from components.node_agent.fences import Admission, Fences
 from components.node_agent.writes import Writes
 from components.resource_manager import drift, judgement, leases, observation
 from components.resource_manager.ledger import Ledger, Work
-from components.resource_manager.records import ActionRow, Stage
+from components.resource_manager.records import NEVER, ActionRow, Stage, WorkloadRecord
 from components.resource_manager.turn import Turn
+from schemas.limits import Limits, mismatches
 
 Patch = tuple[Any, str, Any]
 
@@ -42,38 +42,36 @@ def _generation_ignored() -> Iterator[Patch]:
 
 
 def _retry_from_cache() -> Iterator[Patch]:
-    """A retry is answered with the answer of the attempt before, instead of being carried out."""
-    before = Fences.admit
+    """A retry is answered with what was said to an earlier attempt."""
 
-    def admit(self: Fences, name: str, fence: Any, action_id: str) -> Admission:
-        entry = self._entries.get(name)
-        if entry is not None and entry.answer is not None and entry.action_id == action_id:
-            return Admission.ANSWERED
-        return before(self, name, fence, action_id)
+    def recall(row: ActionRow | None, step: str, attempt: int) -> dict[str, Any] | None:
+        return next((answer.body for answer in row.answers if answer.step == step), None) if row else None
 
-    yield Fences, "admit", admit
+    yield judgement, "recall", recall
 
 
 def _rollback_not_sent() -> Iterator[Patch]:
     """A rollback counts as confirmed when the kernel already shows it: a late first command meets no fence."""
-    before: Callable[..., Any] = judgement.roll_back
+    before: Callable[..., WorkloadRecord] = vars(judgement)["roll_back"]
 
-    def roll_back(turn: Turn, record: Any, row: Any, reason: Any, text: str) -> Any:
+    def roll_back(turn: Turn, record: Any, row: Any, reason: Any, text: str) -> WorkloadRecord:
         rolled = before(turn, record, row, reason, text)
-        wrong = judgement.mismatches(rolled.desired, rolled.actual or judgement.Limits())
+        wrong = mismatches(rolled.desired or Limits(), rolled.actual or Limits())
         return rolled if wrong else judgement.confirm(turn, rolled, rolled.stamp)
 
     yield judgement, "roll_back", roll_back
 
 
 def _old_snapshot_judged() -> Iterator[Patch]:
-    """Observations are taken as they come, whatever their stamp."""
+    """Observations are taken as they come, and judged, whatever their stamp."""
+    before: Callable[..., WorkloadRecord] = drift.consider
+
+    def consider(turn: Turn, record: WorkloadRecord, cause: Any) -> WorkloadRecord:
+        judged = before(turn, turn.change(record, confirmed_stamp=NEVER), cause)
+        stamp = max(record.confirmed_stamp, judged.confirmed_stamp)
+        return turn.change(judged, confirmed_stamp=stamp)
+
     yield Turn, "newer", lambda *_: True
-    before: Callable[..., Any] = drift.consider
-
-    def consider(turn: Turn, record: Any, cause: Any) -> Any:
-        return before(turn, turn.change(record, confirmed_stamp=(0, 0)), cause)
-
     yield observation, "consider", consider
 
 
@@ -89,16 +87,6 @@ def _generation_forgotten() -> Iterator[Patch]:
         return int(record.generation) + 1
 
     yield Ledger, "next_generation", next_generation
-
-
-def _other_boot_obeyed() -> Iterator[Patch]:
-    """An agent carries out commands that were meant for its life before."""
-    before: Callable[..., Any] = Commands.request
-
-    def request(self: Commands, item: Any, now: Any) -> Any:
-        return before(self, item.model_copy(update={"boot_id": None}), now)
-
-    yield Commands, "request", request
 
 
 def _same_name_is_enough() -> Iterator[Patch]:
@@ -120,7 +108,6 @@ PLANTED: Final = {
     "old-snapshot-judged": _old_snapshot_judged,
     "busy-ignored": _busy_ignored,
     "generation-forgotten": _generation_forgotten,
-    "other-boot-obeyed": _other_boot_obeyed,
     "same-name-is-enough": _same_name_is_enough,
     "lease-forgotten": _lease_forgotten,
 }

@@ -5,7 +5,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Final
 
-from greenlet import getcurrent, greenlet
+from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # has no stubs
 
 from broker.bus import BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
 from broker.frames import matches

@@ -18,17 +18,7 @@ if TYPE_CHECKING:
 def unrest(system: "System") -> Iterator[str]:
     """Everything that is not as it must be in the end, in words."""
     ledger = system.monitor.ledger
-    for action_id in system.requester.waiting:
-        if action_id not in system.monitor.excused:
-            yield f"11: {action_id} has no end"
-    for task in system.action_controller.component.tasks:
-        yield f"11: ActionController still works on {task.id} ({task.phase})"
-    for ids in ledger.active.values():
-        for action_id in ids:
-            row = ledger._active_rows[action_id]
-            record = ledger.workloads.get(row.key)
-            if not (row.stage == "held" and record is not None and record.sync_state is SyncState.FAILED):
-                yield f"9, 11: {action_id} is still {row.stage}"
+    yield from _open(system)
     for (node, name), record in ledger.workloads.items():
         yield from _workload(system, (node, name), record)
     for node, kernel in system.kernels.items():
@@ -36,6 +26,20 @@ def unrest(system: "System") -> Iterator[str]:
             if (node, name) not in ledger.workloads:
                 yield f"11: {node}/{name} is not known to ResourceManager"
     yield from _retained(system)
+
+
+def _open(system: "System") -> Iterator[str]:
+    """Whatever has no end yet."""
+    for asked in system.requester.waiting:
+        if asked not in system.monitor.excused:
+            yield f"11: {asked} has no end"
+    for task in system.action_controller.component.tasks:
+        yield f"11: ActionController still works on {task.id} ({task.phase})"
+    ledger = system.monitor.ledger
+    for row in ledger._active_rows.values():
+        record = ledger.workloads.get(row.key)
+        if not (row.stage == "held" and record is not None and record.sync_state is SyncState.FAILED):
+            yield f"9, 11: {row.action_id} is still {row.stage}"
 
 
 def _workload(system: "System", key: Key, record: WorkloadRecord) -> Iterator[str]:
@@ -50,12 +54,15 @@ def _workload(system: "System", key: Key, record: WorkloadRecord) -> Iterator[st
         yield f"11: {key} is not seen as it is: {record.actual}, really {truth.limits}"
     if record.reconcile is not None:
         yield f"11: a reconcile of {key} is under way"
-    if not record.managed:
-        return
+    if record.managed:
+        yield from _managed(system, key, record, truth)
+
+
+def _managed(system: "System", key: Key, record: WorkloadRecord, truth: Truth) -> Iterator[str]:
     wrong = mismatches(record.desired or Limits(), truth.limits)
     if record.sync_state is SyncState.SYNCHRONIZED:
         if wrong:
-            yield f"8: {key} is called SYNCHRONIZED, but {wrong} is not: {truth.limits} instead of {record.desired}"
+            yield f"8: {key} is called SYNCHRONIZED, but {wrong} is not: {truth.limits} for {record.desired}"
     elif record.sync_state is not SyncState.FAILED:
         yield f"11: {key} is {record.sync_state}"
     elif not _true_reason(system, record, truth):
@@ -83,12 +90,12 @@ def _true_reason(system: "System", record: WorkloadRecord, truth: Truth) -> bool
 def _retained(system: "System") -> Iterator[str]:
     """The broker's retained states tell what the ledger says, and of nothing else."""
     ledger = system.monitor.ledger
-    told = {}
+    told: dict[Key, ResourceState] = {}
     for topic, (_, frame) in system.broker.retained.items():
         if topic.startswith("resources/state/"):
-            state = once(topic, frame.payload)
-            assert isinstance(state, ResourceState)
-            told[state.node, state.workload_id] = state
+            said = once(topic, frame.payload)
+            assert isinstance(said, ResourceState)
+            told[said.node, said.workload_id] = said
     for key, record in ledger.workloads.items():
         if record.dormant:
             continue

@@ -64,12 +64,12 @@ def simulate(seed: int, *, planted: str | None = None, listener: Callable[[Note]
 @contextlib.contextmanager
 def _decoding_once() -> Iterator[None]:
     """Let the real codec read the same bytes once for all who hear them: messages are immutable."""
-    before = dispatch.decode
-    dispatch.decode = once
+    shell = vars(dispatch)
+    before, shell["decode"] = shell["decode"], once
     try:
         yield
     finally:
-        dispatch.decode = before
+        shell["decode"] = before
 
 
 def _run(system: System) -> None:

@@ -13,8 +13,8 @@ EPOCH_S: Final = 1_750_000_000
 """UTC seconds at the beginning of every simulation."""
 
 
-class Violation(BaseException):  # noqa: N818 - passes through shells, which survive errors
-    """An invariant does not hold."""
+class Violation(BaseException):
+    """An invariant does not hold. No Exception, since shells survive those."""
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"invariant {invariant}: {text}")
