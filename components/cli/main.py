@@ -1,5 +1,6 @@
 """The command line: what there is, and how it is called. Each command imports its work when it runs."""
 
+import io
 import logging
 import os
 import sys
@@ -311,4 +312,7 @@ def demo(
 
 def main() -> None:
     """The console script `piriscale`."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? instead of a trace
     app()
