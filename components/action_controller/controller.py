@@ -1,9 +1,13 @@
 """ActionController: the component. Takes actions and reconciles in, and sees each to its one end."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
 
+from prometheus_client.core import Metric
+
 from broker.bus import Subscription
+from components.action_controller.exposition import Exposition
 from components.action_controller.journal import Journal
 from components.action_controller.lanes import Lanes
 from components.action_controller.refusals import give_back, refusal, unreadable
@@ -53,6 +57,7 @@ class ActionController:
         self._lanes = Lanes()
         self._tasks: dict[str, Task] = {}
         self._workflow = Workflow(settings, self._repeater)
+        self._exposition = Exposition()
         self._refused: dict[str, ScalingStatus] = {}
         self._available: dict[str, Amount] = {}
         self._unsaid: dict[str, float] = {}
@@ -80,6 +85,10 @@ class ActionController:
     def tasks(self) -> Iterable[Task]:
         """What is under way, for inspection."""
         return self._tasks.values()
+
+    def samples(self) -> Iterable[Metric]:
+        """How actions ended, and what is under way, for Prometheus."""
+        return self._exposition.families(Counter(task.phase for task in self._tasks.values()))
 
     def subscriptions(self) -> Sequence[Subscription]:
         """Actions, reconciles, the answers to its requests, and capacity (for actions that wait for room)."""
@@ -276,6 +285,7 @@ class ActionController:
             task.ending, task.due = task.ending or final, now.monotonic + PROBE_S
             return []
         self._trouble = None
+        self._exposition.ended(task.ending or final)
         self._tasks.pop(task.id, None)
         self._unsaid[task.id] = now.monotonic
         following = self._lanes.leave(task)

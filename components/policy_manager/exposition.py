@@ -1,12 +1,16 @@
 """What PolicyManager shows to Prometheus."""
 
 from collections.abc import Iterator, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from components.durations import Durations
 from components.policy_manager.pauses import Pause
 from components.policy_manager.workloads import Workloads
+
+EVENT_TO_VERIFIED: Final = "event_to_verified"
+"""The phase name under which the whole way is shown: from a performance event here to its completed action."""
 
 
 class Shown(Protocol):
@@ -14,6 +18,7 @@ class Shown(Protocol):
 
     workloads: Workloads
     pauses: tuple[Pause, ...]
+    durations: Durations
 
     @property
     def decisions_total(self) -> Mapping[str, int]:
@@ -33,6 +38,7 @@ def families(shown: Shown) -> Iterator[Metric]:
         decisions.add_metric([decision], count)
     yield decisions
     yield GaugeMetricFamily("piriscale_policy_open_actions", "Actions that have not ended", shown.open_actions)
+    yield shown.durations.family()
     paused = sum(pause.paused for pause in shown.pauses)
     yield GaugeMetricFamily("piriscale_policy_pauses", "Pauses of automatic scaling in force", paused)
     yield CounterMetricFamily(

@@ -8,8 +8,9 @@ from prometheus_client import Metric
 
 from broker.bus import Subscription
 from components.component import Instant, Output
+from components.durations import Durations
 from components.policy_manager.decision import Facts, Scale, decide, limits_in_force, restored
-from components.policy_manager.exposition import families
+from components.policy_manager.exposition import EVENT_TO_VERIFIED, families
 from components.policy_manager.journal import Journal
 from components.policy_manager.messages import (
     Key,
@@ -27,7 +28,7 @@ from components.repeater import Repeater
 from components.settings import PolicySettings, Settings
 from components.storage import StorageError
 from schemas.codec import Cleared
-from schemas.enums import CauseType
+from schemas.enums import ActionOutcome, CauseType
 from schemas.performance import PerfDegraded, PerfEvent, PerfOutcome, PerfRecovered
 from schemas.resources import ResourceState
 from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
@@ -65,6 +66,8 @@ class PolicyManager:
         self._problem: str | None = None
         self._open: dict[str, ScalingAction] = {}
         self._open_of: dict[Key, str] = {}
+        self._asked_at: dict[str, float] = {}
+        self.durations = Durations()
         self._repeater = Repeater()
         self._held: dict[str, PerfEvent] = {}
         """Events that wait for the state of their workload."""
@@ -239,6 +242,7 @@ class PolicyManager:
         """Note an action as open, to be repeated until its final status comes."""
         self._open[action.action_id] = action
         self._open_of[key_of(action)] = action.action_id
+        self._asked_at[action.action_id] = now.monotonic
         self._repeater.send(action.action_id, action, now.monotonic)
         return action
 
@@ -256,6 +260,9 @@ class PolicyManager:
         self._repeater.answered(action.action_id)
         del self._open[action.action_id]
         del self._open_of[key]
+        asked_at = self._asked_at.pop(action.action_id, None)
+        if asked_at is not None and status.outcome is ActionOutcome.COMPLETED:
+            self.durations.observe(EVENT_TO_VERIFIED, now.monotonic - asked_at)
         return [] if outcome is None else [outcome.model_copy(update={"wire": wire})]
 
     def _others_action(self, status: ScalingStatus) -> list[Output]:

@@ -1,12 +1,15 @@
 """ResourceManager: the component. Each handler is one turn over the ledger; the rules are in modules beside."""
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
+
+from prometheus_client.core import Metric
 
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.resource_manager import admission, drift, judgement, leases, observation
+from components.resource_manager.exposition import families
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.turn import Live, Presence, Turn
 from components.settings import Settings
@@ -79,6 +82,10 @@ class ResourceManager:
     def live(self) -> Live:
         """What only this process knows, for inspection."""
         return self._live
+
+    def samples(self) -> Iterable[Metric]:
+        """States, limits, capacity and drift, for Prometheus."""
+        return families(self._ledger, self._live)
 
     def subscriptions(self) -> Sequence[Subscription]:
         """Requests, what agents see, who is there, and its own retained states (to heal and to find ghosts)."""

@@ -1,0 +1,60 @@
+"""What ActionController shows to Prometheus: how actions end, and how long each phase takes."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from components.durations import Durations
+from schemas.scaling import ScalingStatus
+
+BUCKETS_S: Final = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    30.0,
+    60.0,
+    300.0,
+)
+WHOLE_WAY: Final = "accepted_to_verified"
+"""The phase name under which the whole way of a completed action is shown."""
+_MS_PER_S: Final = 1000
+
+
+class Exposition:
+    """Counts the endings of actions. Reconciles are counted by ResourceManager."""
+
+    def __init__(self) -> None:
+        self._durations = Durations()
+        self._outcomes: Counter[tuple[str, str]] = Counter()
+
+    def ended(self, final: ScalingStatus) -> None:
+        """Take in a final status."""
+        self._outcomes[str(final.outcome), str(final.reason or "")] += 1
+        for phase, spent_ms in final.timings_ms.items():
+            self._durations.observe(phase, spent_ms / _MS_PER_S)
+        if final.reason is None:
+            self._durations.observe(WHOLE_WAY, sum(final.timings_ms.values()) / _MS_PER_S)
+
+    def families(self, open_actions: Counter[str]) -> Iterable[Metric]:
+        """All metric families; `open_actions` by phase."""
+        outcomes = CounterMetricFamily(
+            "piriscale_scaling_actions", "Actions that ended", labels=("outcome", "reason")
+        )
+        for labels, count in self._outcomes.items():
+            outcomes.add_metric(list(labels), count)
+        waiting = GaugeMetricFamily("piriscale_scaling_open_actions", "Actions under way", labels=("phase",))
+        for phase, count in open_actions.items():
+            waiting.add_metric([phase], count)
+        return outcomes, self._durations.family(), waiting

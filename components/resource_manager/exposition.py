@@ -1,0 +1,82 @@
+"""What ResourceManager shows to Prometheus, in base units: cores and bytes."""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+
+from components.resource_manager.ledger import Ledger
+from components.resource_manager.records import WorkloadRecord
+from components.resource_manager.turn import Live
+from schemas.enums import SyncState
+from schemas.limits import Amount, Limits
+from schemas.units import BYTES_PER_MIB, MILLICORES_PER_CPU
+
+_WORKLOAD: Final = ("node", "workload")
+
+
+def families(ledger: Ledger, live: Live) -> Iterable[Metric]:
+    """All metric families. Series of workloads that are gone are gone too."""
+    present = [record for record in ledger.workloads.values() if not record.dormant]
+    yield _states(present)
+    yield from _limits(present)
+    yield from _capacity(live)
+    drifts = CounterMetricFamily("piriscale_drift", "Drifts detected", labels=("node", "cause"))
+    for (node, cause), count in live.drifts.items():
+        drifts.add_metric([node, cause], count)
+    yield drifts
+    reconciles = CounterMetricFamily("piriscale_reconcile_attempts", "Reconciles that ended", labels=("result",))
+    for result, count in live.reconciles.items():
+        reconciles.add_metric([result], count)
+    yield reconciles
+    yield GaugeMetricFamily(
+        "piriscale_reservations", "Actions open or held in the ledger", sum(map(len, ledger.active.values()))
+    )
+
+
+def _states(present: list[WorkloadRecord]) -> Metric:
+    family = GaugeMetricFamily(
+        "piriscale_sync_state",
+        "1 for the present synchronization state of a workload, 0 for the others",
+        labels=(*_WORKLOAD, "state"),
+    )
+    for record in present:
+        for state in SyncState:
+            family.add_metric([record.node, record.name, state], int(record.sync_state is state))
+    return family
+
+
+def _limits(present: list[WorkloadRecord]) -> Iterator[Metric]:
+    for kind, text in (("desired", "Limit that is desired"), ("actual", "Limit in force")):
+        cpu = GaugeMetricFamily(f"piriscale_{kind}_cpu_cores", f"{text}, cores", labels=_WORKLOAD)
+        memory = GaugeMetricFamily(f"piriscale_{kind}_memory_bytes", f"{text}, bytes", labels=_WORKLOAD)
+        for record in present:
+            limits = _shown(record, kind)
+            if limits.cpu_limit is not None:
+                cpu.add_metric([record.node, record.name], limits.cpu_limit / MILLICORES_PER_CPU)
+            if limits.memory_limit is not None:
+                memory.add_metric([record.node, record.name], limits.memory_limit * BYTES_PER_MIB)
+        yield from (cpu, memory)
+
+
+def _shown(record: WorkloadRecord, kind: str) -> Limits:
+    if kind == "desired":
+        return record.desired or Limits()
+    return (record.actual if record.actual_known else None) or Limits()
+
+
+def _capacity(live: Live) -> Iterator[Metric]:
+    labels = ("node", "kind")
+    cores = GaugeMetricFamily("piriscale_node_capacity_cores", "CPU of a node, cores", labels=labels)
+    size = GaugeMetricFamily("piriscale_node_capacity_bytes", "Memory of a node, bytes", labels=labels)
+    for node, room in live.capacities.items():
+        kinds: dict[str, Amount] = {
+            "total": room.total,
+            "allocated": room.allocated,
+            "reserved": room.reserved,
+            "available": room.available,
+        }
+        for kind, amount in kinds.items():
+            cores.add_metric([node, kind], amount.cpu / MILLICORES_PER_CPU)
+            size.add_metric([node, kind], amount.memory * BYTES_PER_MIB)
+    yield from (cores, size)
