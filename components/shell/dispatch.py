@@ -114,15 +114,15 @@ class Dispatcher:
     def publish(self, outputs: Iterable[Output]) -> None:
         """Send messages, begin calls. What cannot be sent is logged and counted, never fatal."""
         for output in outputs:
-            if isinstance(output, Call):
-                self._submit(output)
-                continue
             try:
-                frame = self._frame_of(output)
-                self.counters.sent += self._bus.publish(frame)
-            except ValueError as error:
+                if isinstance(output, Call):
+                    self._submit(output)
+                else:
+                    self.counters.sent += self._bus.publish(self._frame_of(output))
+            except Exception as error:
                 self.counters.rejected["unsendable"] += 1
-                _log.error("cannot be sent: %s", error, extra={"type": type(output).__name__})
+                bug = not isinstance(error, ValueError)
+                _log.error("cannot be sent: %s", error, exc_info=bug, extra={"type": type(output).__name__})
 
     def _frame_of(self, output: Message | Cleared | Frame) -> Frame:
         if isinstance(output, Frame):

@@ -1,6 +1,7 @@
 """One message out of the inbox: handled, answered, acknowledged, whatever happens."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import pytest
 
@@ -169,6 +170,16 @@ def test_a_frame_above_the_brokers_limit_is_counted_and_not_fatal() -> None:
 
     assert bench.dispatcher.counters.rejected == {"unsendable": 1}
     assert bench.dispatcher.counters.sent == 0
+
+
+def test_what_is_no_message_at_all_is_counted_and_the_others_still_go_out() -> None:
+    nonsense: Any = "not a message"
+    bench = Bench(Probe(on_handle=lambda _: [nonsense, capacity_of()]))
+
+    bench.dispatcher.delivered(delivery("resources/validate", VALIDATE))
+
+    assert [type(said) for said in bench.bus.said] == [NodeCapacity]
+    assert len(bench.bus.acked) == 1
 
 
 def test_calls_are_submitted_and_not_published() -> None:
