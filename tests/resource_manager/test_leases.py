@@ -161,6 +161,17 @@ def test_a_report_during_the_question_is_the_verdict(bench: Bench) -> None:
     assert bench.heard(StatusRequest) == []
 
 
+def test_a_record_begins_the_lease_anew(bench: Bench) -> None:
+    bench.validate(cpu=4000)
+    bench.after(LEASE_S - 1)
+    bench.record(cpu_limit=4000)
+
+    bench.after(LEASE_S - 0.25)
+    assert bench.heard(StatusRequest) == []
+    bench.after(0.25)
+    assert bench.only(StatusRequest).workload_id == "cam"
+
+
 def test_a_retry_renews_the_lease(bench: Bench) -> None:
     recorded = bench.recorded(cpu_limit=4000)
     bench.after(LEASE_S - 1)

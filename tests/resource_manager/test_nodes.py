@@ -98,6 +98,17 @@ def test_nothing_of_an_earlier_life_of_an_agent_is_believed(bench: Bench) -> Non
     assert bench.state().actual == Limits(cpu_limit=2000, memory_limit=1024)
 
 
+def test_a_report_from_an_earlier_life_is_not_news_though_the_new_life_has_not_shown_its_containers(
+    bench: Bench,
+) -> None:
+    bench.boot_id = 101
+    bench.info()
+
+    bench.report("ghost", generation=1, actual=Limits(cpu_limit=100), boot_id=100, seq=99)
+
+    assert bench.state().actual == Limits(cpu_limit=2000, memory_limit=1024)
+
+
 def test_the_answer_to_a_question_is_news_like_a_snapshot(bench: Bench) -> None:
     bench.scaled(cpu_limit=2500)
 
