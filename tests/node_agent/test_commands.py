@@ -166,6 +166,14 @@ def test_a_change_by_hand_does_not_push_a_waiting_command_aside(driver: Driver) 
     assert driver.limits().cpu_limit == 3000
 
 
+def test_a_repeat_of_the_running_command_leaves_the_one_that_waits_alone(driver: Driver) -> None:
+    driver.give(driver.command(5, cpu_limit=2000))
+    driver.give(driver.request(cpu_limit=900, request_id="by-hand"))
+    driver.give(driver.command(5, cpu_limit=2000, request_id="again"))
+    assert [reply.in_reply_to for reply in of_type(driver.run_updates(), UpdateReply)] == ["again", "by-hand"]
+    assert driver.limits().cpu_limit == 900
+
+
 def test_what_waits_past_its_deadline_is_answered_and_never_begins(driver: Driver) -> None:
     driver.give(driver.command(5, cpu_limit=2000))
     driver.give(driver.command(6, cpu_limit=3000, deadline_ms=1000))
@@ -182,6 +190,13 @@ def test_a_command_that_reaches_the_pool_too_late_never_begins(driver: Driver) -
     driver.clock.seconds += 1.1
     assert of_type(driver.run_updates(), UpdateReply)[0].reason is Reason.RUNTIME_TIMEOUT
     assert (driver.limits(), driver.runtime.updates) == (FIRST, 0)
+
+
+def test_nor_is_it_compared_with_what_is_in_force(driver: Driver) -> None:
+    """A success that is told after the deadline would surprise whoever has given up."""
+    driver.give(driver.command(5, cpu_limit=500, deadline_ms=1000))
+    driver.clock.seconds += 1.1
+    assert of_type(driver.run_updates(), UpdateReply)[0].reason is Reason.RUNTIME_TIMEOUT
 
 
 def test_a_repeat_does_not_prolong_the_deadline(driver: Driver) -> None:

@@ -74,6 +74,13 @@ def test_starts_stops_and_removals_are_told(simulated: tuple[SimulatedRuntime, W
     assert [watched.next() for _ in range(3)] == [ContainersChanged()] * 3
 
 
+def test_the_same_event_again_is_not_told_again(simulated: tuple[SimulatedRuntime, Watched]) -> None:
+    runtime, watched = simulated
+    for event in (RuntimeEvent("id", "start", 7), RuntimeEvent("id", "start", 7), RuntimeEvent("id", "update", 8)):
+        runtime._streams[0].put(event)
+    assert [watched.next(), watched.next()] == [ContainersChanged(), ContainersChanged(limits_only=True)]
+
+
 def test_a_lost_runtime_is_told_and_found_again(simulated: tuple[SimulatedRuntime, Watched]) -> None:
     runtime, watched = simulated
     runtime.set_down(down=True)

@@ -123,6 +123,12 @@ def test_memory_is_not_lowered_below_use_and_margin_but_to_it(bench: Bench) -> N
     assert bench.update(memory_limit=132).success
 
 
+def test_memory_may_be_raised_however_much_is_in_use(bench: Bench) -> None:
+    """A container at its limit is just the one that needs more."""
+    bench.runtime.world.set_usage("app", Amount(cpu=100, memory=256))
+    assert bench.update(memory_limit=270).success
+
+
 def test_the_last_stamp_is_newer_than_the_write(bench: Bench) -> None:
     assert bench.update(cpu_limit=2000).seq == 2
 
