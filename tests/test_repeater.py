@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.repeater import FIRST_REPEAT_S, SLOWEST_REPEAT_S, Repeater
+from components.repeater import FIRST_REPEAT_S, SLOWEST_REPEAT_S, Repeater, request_id
 from schemas.node import StatusRequest
 
 
@@ -102,3 +102,16 @@ def test_whatever_happens_exactly_the_unanswered_are_repeated(steps: list[tuple[
         assert set(said) <= asked
     assert {message.id for message in repeater.due(now + SLOWEST_REPEAT_S)} == asked
     assert len(repeater) == len(asked)
+
+
+def test_an_id_tells_what_a_request_is_about_and_is_the_same_for_the_same() -> None:
+    assert request_id("a-1", "validate", 2) == "a-1:validate:2"
+    assert request_id("a" * 250, "report", 1) == request_id("a" * 250, "report", 1)
+
+
+def test_an_id_is_never_longer_than_an_id_may_be_and_still_unlike_all_others() -> None:
+    longest = ["a" * 256, "a" * 255 + "b", "a" * 249]
+    ids = {request_id(action, "validate", attempt) for action in longest for attempt in (1, 2)}
+
+    assert len(ids) == 6
+    assert all(len(text) <= 256 for text in ids)
