@@ -45,12 +45,6 @@ def test_capacity_adds_up(bench: Bench) -> None:
 
 
 def test_every_component_is_up(bench: Bench) -> None:
-    for component in (
-        "monitoring_server",
-        "policy_manager",
-        "action_controller",
-        "resource_manager",
-        "node_agent",
-    ):
+    for component in COMPONENTS:
         assert bench.metric("piriscale_component_up", component=component) == 1
         assert bench.metric("piriscale_messages_total", component=component, direction="in") > 0
