@@ -2,7 +2,7 @@
 
 import itertools
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from components.component import Instant
 from components.policy_manager.journal import Journal
@@ -45,6 +45,9 @@ def state(
 class Desk:
     """One PolicyManager; `restart` is a crash: only the journal survives."""
 
+    in_use: ClassVar[list["Desk"]] = []
+    """To be closed when the test is over."""
+
     def __init__(self, folder: Path, *policies: PolicySettings, connect: bool = True) -> None:
         self.settings = Settings(policy=policies or (NAV,))
         self.path = folder / "policy_manager.sqlite3"
@@ -52,6 +55,7 @@ class Desk:
         self.monotonic = 100.0
         self.epoch_ms = EPOCH_MS
         self.manager = self._new()
+        self.in_use.append(self)
         if connect:
             self.manager.connected(self.instant)
             self.wait(STATE_GRACE_S)

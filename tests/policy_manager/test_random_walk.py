@@ -54,6 +54,7 @@ class Walk(RuleBasedStateMachine):
             assert self.desk.manager.healthy is None
         finally:
             self.desk.manager.close()
+            Desk.in_use.remove(self.desk)
             self.folder.cleanup()
 
     def watch(self, said: list[Message]) -> None:
