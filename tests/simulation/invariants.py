@@ -3,7 +3,6 @@
 Each check derives its truth anew, from the kernel, the records and the frames; none calls the code it checks.
 """
 
-import sqlite3
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
@@ -13,14 +12,12 @@ from components.component import Output
 from components.resource_manager.manager import ResourceManager
 from components.resource_manager.records import ActionRow, Key, Stage, WorkloadRecord
 from schemas.codec import Cleared, Frame
-from schemas.enums import ActionOutcome, DesiredOperation, Phase, Reason, SyncState, Verdict
+from schemas.enums import DesiredOperation, Phase, SyncState
 from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
-from schemas.performance import PerfOutcome
 from schemas.resources import DesiredReply, DesiredRequest, ResourceState, ValidateReply, ValidateRequest
-from schemas.scaling import ScalingStatus
-from tests.simulation.bus import once
 from tests.simulation.kernel import Truth, Witness, Write
 from tests.simulation.processes import IDLE_TICK_S, Process, Watcher
+from tests.simulation.spoken import Spoken
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -29,7 +26,6 @@ if TYPE_CHECKING:
 LATE_S: Final = 2 * IDLE_TICK_S
 """How late a lease may be ended: ticks are not exact."""
 _WORKING: Final = (Phase.RECORDING, Phase.UPDATING, Phase.CONFIRMING)
-_GRANTS: Final = ("resources/validate/reply", "resources/desired/reply")
 
 
 def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]:
@@ -54,11 +50,6 @@ def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]
     return cpu, memory
 
 
-def same_final(one: ScalingStatus, other: ScalingStatus) -> bool:
-    """Whether two final statuses say the same."""
-    return (one.outcome, one.reason, one.message) == (other.outcome, other.reason, other.message)
-
-
 class Monitor(Watcher, Witness):
     """Looks on at every step."""
 
@@ -68,16 +59,9 @@ class Monitor(Watcher, Witness):
         self.generations: dict[Key, int] = defaultdict(int)
         """Highest ever recorded."""
         self.images: dict[tuple[Key, int], str] = {}
-        self.rows: dict[str, ActionRow] = {}
-        """Every row as it was last seen."""
         self.retired: dict[Key, set[int]] = defaultdict(set)
         """Generations whose rollback was confirmed."""
-        self.finals: dict[str, ScalingStatus] = {}
-        self.outcomes: dict[str, PerfOutcome] = {}
-        self.excused: set[str] = set()
-        """Actions that were known when a ledger or journal was lost."""
-        self._unwritten: dict[str, tuple[int, int]] = {}
-        self.heard_of: set[str] = set()
+        self.spoken = Spoken(system)
         self.ledger_lost_at: float | None = None
         self.checked = 0
         self._last_write: dict[tuple[str, str, int], tuple[tuple[int, int], Any]] = {}
@@ -157,7 +141,7 @@ class Monitor(Watcher, Witness):
             self.fail(invariant, f"{key}: {by_us} is drift that our own write caused: {truth.limits}")
 
     def _row_changed(self, old: ActionRow | None, new: ActionRow) -> None:
-        self.rows[new.action_id] = new
+        self.spoken.rows[new.action_id] = new
         if sum(row.open for row in self._rows(new.key)) > 1:
             self.fail("5 (one open row)", f"{new.key}: {[r.action_id for r in self._rows(new.key) if r.open]}")
         record = self.ledger.workloads.get(new.key)
@@ -218,84 +202,9 @@ class Monitor(Watcher, Witness):
             if len(named) != len(set(named)):
                 self.fail("5 (one running action)", f"{sorted(named)}")
 
-    # What is said.
-
     def said(self, process: Process, frame: Frame) -> None:
         """Judge a frame as it leaves."""
-        if frame.topic in _GRANTS and isinstance(process.component, ResourceManager):
-            self._on_disk(once(frame.topic, frame.payload))
-        elif frame.topic == "perf/outcome":
-            outcome = once(frame.topic, frame.payload)
-            if isinstance(outcome, PerfOutcome) and outcome.event_id not in self.excused:
-                self._one_outcome(outcome)
-        elif frame.topic == "scaling/status":
-            status = once(frame.topic, frame.payload)
-            if isinstance(status, ScalingStatus):
-                self.heard_of.add(status.action_id)
-                self._excuse_unwritten(process, status)
-                if status.action_id not in self.excused:
-                    self._one_final(status)
-
-    def _one_outcome(self, outcome: PerfOutcome) -> None:
-        """Invariant 7."""
-        known = self.outcomes.setdefault(outcome.event_id, outcome)
-        if (known.outcome, known.reason, known.action_id) != (outcome.outcome, outcome.reason, outcome.action_id):
-            text = f"{outcome.event_id}: {known.outcome} {known.reason}, then {outcome.outcome} {outcome.reason}"
-            self.fail("7 (one outcome)", text)
-
-    def _excuse_unwritten(self, process: Process, status: ScalingStatus) -> None:
-        """A refusal because nothing can be written down is itself not written down: a crash forgets it."""
-        life = (id(process), process.life)
-        if self._unwritten.get(status.action_id, life) != life:
-            self.excused.add(status.action_id)
-        if status.final and status.reason is Reason.STORAGE_ERROR:
-            self._unwritten.setdefault(status.action_id, life)
-
-    def _on_disk(self, reply: object) -> None:
-        """Invariant 1, second half: a grant is on disk before it is said."""
-        granted = (isinstance(reply, ValidateReply) and reply.allowed) or (
-            isinstance(reply, DesiredReply) and reply.success
-        )
-        if not granted or not isinstance(reply, ValidateReply | DesiredReply):
-            return
-        action_id = reply.in_reply_to.rsplit(":", 2)[0]
-        asked = self.system.requester.asked.get(action_id)
-        if asked is not None and asked.dry_run:
-            return
-        path = self.system.path("resource_manager")
-        disk = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
-        try:
-            found = disk.execute("SELECT body FROM actions WHERE action_id = ?", (action_id,)).fetchone()
-        finally:
-            disk.close()
-        row = ActionRow.model_validate_json(found[0]) if found else None
-        if row is None or (isinstance(reply, DesiredReply) and row.stage is Stage.RESERVED):
-            self.fail("1 (on disk before it is said)", f"{action_id}: granted, on disk is {row and row.stage}")
-
-    def _one_final(self, status: ScalingStatus) -> None:
-        """Invariant 6."""
-        known = self.finals.get(status.action_id)
-        if not status.final:
-            if known is not None:
-                self.fail("6 (one final status)", f"{status.action_id}: {status.phase} after {known.outcome}")
-            return
-        if known is not None and not same_final(known, status):
-            text = f"{status.action_id}: {known.outcome} {known.reason}, then {status.outcome} {status.reason}"
-            self.fail("6 (one final status)", text)
-        self.finals.setdefault(status.action_id, status)
-        self._final_is_verdict(status)
-
-    def _final_is_verdict(self, status: ScalingStatus) -> None:
-        row = self.rows.get(status.action_id)
-        if row is None or row.generation == 0 or self.ledger_lost_at is not None:
-            return
-        wanted = (
-            (ActionOutcome.COMPLETED,)
-            if row.verdict is Verdict.SYNCHRONIZED
-            else (ActionOutcome.FAILED, ActionOutcome.INCONSISTENT)
-        )
-        if row.verdict is None or status.outcome not in wanted:
-            self.fail("6 (final is the verdict)", f"{row.action_id}: {status.outcome}, verdict {row.verdict}")
+        self.spoken.said(process, frame)
 
     # The kernel.
 

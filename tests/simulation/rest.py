@@ -31,7 +31,7 @@ def unrest(system: "System") -> Iterator[str]:
 def _open(system: "System") -> Iterator[str]:
     """Whatever has no end yet."""
     for asked in system.requester.waiting:
-        if asked not in system.monitor.excused:
+        if asked not in system.monitor.spoken.excused:
             yield f"11: {asked} has no end"
     for task in system.action_controller.component.tasks:
         yield f"11: ActionController still works on {task.id} ({task.phase})"

@@ -130,9 +130,11 @@ class System:
         process.restart_after = away_s
         process.kill()
         self.replace_database(name, old_copy=old_copy)
-        self.monitor.excused.update(self.requester.asked, self.requester.events, self.monitor.heard_of)
+        spoken = self.monitor.spoken
+        spoken.excused.update(self.requester.asked, self.requester.events, spoken.heard_of)
         if name == "resource_manager":
             self.monitor.ledger_lost_at = self.world.now
+            spoken.ledger_lost = True
 
     def retained_state(self, node: str, name: str) -> ResourceState | None:
         """What the broker would tell whoever subscribes now."""
