@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from schemas.limits import Amount, Limits
 from schemas.message import NAME_PATTERN, Wire
@@ -136,10 +136,10 @@ class MonitoringSettings(_Section):
 
 
 class LimitSettings(_Section):
-    """Limits as people write them: cpu "2" or "500m", memory "2Gi" or "512Mi"."""
+    """Limits as people write them: cpu "2" or "500m", memory "2Gi" or "512Mi"; as on the wire, too."""
 
-    cpu: Cpu | None = None
-    memory: Memory | None = None
+    cpu: Cpu | None = Field(None, validation_alias=AliasChoices("cpu", "cpu_limit"))
+    memory: Memory | None = Field(None, validation_alias=AliasChoices("memory", "memory_limit"))
 
     @property
     def limits(self) -> Limits:

@@ -121,6 +121,14 @@ def written(body: Any, prefix: str = "") -> set[str]:
     return {prefix.rstrip(".")}
 
 
+def test_a_policys_limits_may_be_written_as_on_the_wire(tmp_path: Path) -> None:
+    path = tmp_path / "piriscale.toml"
+    path.write_text("[[policy]]\nmax = {cpu_limit = 2000, memory_limit = '2Gi'}\nmin = {cpu = '500m'}\n")
+    policy = load_settings(path).policy[0]
+    assert policy.max.limits == Limits(cpu_limit=2000, memory_limit=2048)
+    assert policy.min.limits == Limits(cpu_limit=500)
+
+
 def test_an_empty_file_runs(tmp_path: Path) -> None:
     settings = load(tmp_path, "")
     assert settings == load_settings(None) == Settings()
