@@ -57,7 +57,7 @@ def test_an_intent_is_in_the_file_before_begin_returns(tmp_path: Path) -> None:
 
 def test_slots_are_used_again(tmp_path: Path) -> None:
     store = FileStore(tmp_path)
-    for number in range(SLOTS * 3):
+    for number in range(SLOTS + 5):
         store.begin(str(number))
         store.end(str(number))
     assert store.pending() == []
