@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-CGROUP_V1: Final = "systemd.unified_cgroup_hierarchy=0 SYSTEMD_CGROUP_ENABLE_LEGACY_FORCE=1"
+CGROUP_V1: Final = "systemd.unified_cgroup_hierarchy=0"
 USER: Final = "driver"
 UID: Final = 1000
 
@@ -35,10 +35,15 @@ class Column:
         return USER if self.rootless else "root"
 
     @property
+    def socket(self) -> str:
+        """Where the service listens: where a distribution puts it, or beside that."""
+        folder = f"/run/user/{UID}" if self.rootless else "/run"
+        return f"{folder}/{'podman/podman' if self.manager == 'systemd' else 'podman-cgroupfs'}.sock"
+
+    @property
     def url(self) -> str:
-        """Where the service listens."""
-        folder = f"/run/user/{UID}/podman" if self.rootless else "/run/podman"
-        return f"unix://{folder}/{'podman' if self.manager == 'systemd' else 'cgroupfs'}.sock"
+        """The same for clients."""
+        return f"unix://{self.socket}"
 
     @property
     def command(self) -> list[str]:

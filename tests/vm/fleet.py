@@ -97,6 +97,7 @@ def carry_out(boot: Boot, jobs: list[Job]) -> dict[Job, Any]:
 def set_up(machine: Machine, column: Column) -> None:
     """Start Podman's service, and give it an image."""
     machine.check(*column.start, user=column.user)
+    machine.check("bash", "-c", f"until [ -S {column.socket} ]; do sleep 0.2; done", timeout_s=SETUP_TIMEOUT_S)
     machine.check("bash", "-c", IMPORT_IMAGE, user=column.user, timeout_s=SETUP_TIMEOUT_S)
 
 

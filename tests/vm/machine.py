@@ -15,7 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-BOOT_TIMEOUT_S: Final = 300.0
+BOOT_TIMEOUT_S: Final = 600.0
 """Booting takes 35 s on a free machine."""
 ANSWER_GRACE_S: Final = 30.0
 """How long an answer may take beyond the time-out of the command itself."""
