@@ -20,6 +20,12 @@ ACTIVE_S: Final = 150.0
 """How long actions and faults go on."""
 
 
+_MOODS: Final = (
+    *(Mood.HANGING, Mood.HANGING, Mood.FAILING, Mood.PARTIAL, Mood.LYING, Mood.LYING),
+    *(Mood.SLOW, Mood.AWAY, Mood.UNREADABLE),
+)
+
+
 @dataclass(frozen=True)
 class Kind:
     """A kind of fault, and how often it is drawn against others."""
@@ -47,16 +53,25 @@ class Faults:
         weather.slow = rng.choice((0.0, 0.02, 0.1, 0.3))
         weather.slow_s = rng.choice((0.5, 2.0, 6.0))
         weather.doubled = rng.choice((0.0, 0.02, 0.1))
-        for _ in range(rng.randint(5, 20)):
+        for _ in range(rng.randint(3, 15)):
             asks = self.ask if rng.random() < 0.7 else self.degrade
             self.world.at(3.0 + rng.random() * (self.until - 3.0), asks)
         kinds = [kind for kind in KINDS if rng.random() < 0.5] or list(KINDS)
-        for _ in range(rng.choice((0, 2, 5, 10, 15, 20))):
+        for _ in range(rng.choice((0, 4, 8, 15, 25, 35))):
             kind = rng.choices(kinds, [k.weight for k in kinds])[0]
-            self.world.at(3.0 + rng.random() * (self.until - 3.0), kind.strike, self)
+            self.world.at(3.0 + rng.random() * (self.until - 3.0), self._strike, kind)
         for when in range(10, int(self.until), 10):
             self.world.at(when, self.system.broker.save)
         self.world.at(10 + rng.random() * self.until / 2, self._back_up)
+
+    def _strike(self, kind: Kind) -> None:
+        """Let a fault happen; mostly just when something is to be done."""
+        before = self.rng.random() < 0.3
+        if before:
+            self.ask()
+        kind.strike(self)
+        if not before and self.rng.random() < 0.5:
+            self.world.after(some(self.rng, 0.0, 4.0), self.ask)
 
     def _back_up(self) -> None:
         for name in ("resource_manager", "action_controller", "policy_manager"):
@@ -82,7 +97,7 @@ class Faults:
 
     def ask(self) -> None:
         """Ask for a scaling, sometimes for several at once."""
-        for _ in range(self.rng.choice((1, 1, 1, 2, 3))):
+        for _ in range(self.rng.choice((1, 1, 1, 1, 2, 3))):
             self.system.requester.ask(self._action())
 
     def _action(self) -> ScalingAction:
@@ -188,7 +203,7 @@ class Faults:
     def runtime(self) -> None:
         """A runtime that is slow, hangs, fails, does half, lies or is away, for a while."""
         kernel = self.rng.choice([k for _, k in sorted(self.system.kernels.items())])
-        kernel.mood = self.rng.choice([mood for mood in Mood if mood is not Mood.WELL])
+        kernel.mood = self.rng.choice(_MOODS)
         self.world.note("FAULT runtime of {} is {}", kernel.node, kernel.mood)
         self.world.after(some(self.rng, 2, 40), self._well, kernel)
 
