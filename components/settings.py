@@ -20,6 +20,9 @@ RESERVED_MEMORY_MIN: Final = 256
 CPU_LIMIT_MIN: Final = 10
 """Millicores; the kernel enforces no smaller quota, so a smaller number was meant as CPUs."""
 
+MEMORY_LIMIT_MAX: Final = 2**24
+"""MiB; no machine has 16 TiB for one container, so a larger number was meant as bytes."""
+
 
 class SettingsError(ValueError):
     """The configuration is wrong; the text names each key, its value and what is allowed."""
@@ -33,7 +36,10 @@ def _cpu(value: Any) -> Any:
 
 
 def _memory(value: Any) -> Any:
-    return parse_memory(value) if isinstance(value, str) else value
+    mib = parse_memory(value) if isinstance(value, str) else value
+    if isinstance(mib, int) and mib > MEMORY_LIMIT_MAX:
+        raise ValueError(f"this is {mib} MiB, at most {MEMORY_LIMIT_MAX} can be; bytes are written in quotes")
+    return mib
 
 
 Cpu = Annotated[int, BeforeValidator(_cpu), Field(gt=0, strict=True)]
@@ -54,6 +60,12 @@ class TlsSettings(_Section):
     ca_file: Path
     cert_file: Path | None = None
     key_file: Path | None = None
+
+    @model_validator(mode="after")
+    def _certificate_has_key(self) -> "TlsSettings":
+        if (self.cert_file is None) != (self.key_file is None):
+            raise ValueError("cert_file and key_file come together")
+        return self
 
 
 class BrokerSettings(_Section):
@@ -77,6 +89,9 @@ class BrokerSettings(_Section):
                 raise ValueError("url must be mqtt://host:port or mqtts://host:port")
             if parts.username is not None or parts.path not in ("", "/"):
                 raise ValueError("url has a host and a port only; use username, password_file and topic_prefix")
+        secure = self.url is not None and urlsplit(self.url).scheme == "mqtts"
+        if secure != (self.tls is not None):
+            raise ValueError("mqtts:// needs a [broker.tls] section with ca_file, and that section needs mqtts://")
         return self
 
     @property

@@ -88,13 +88,13 @@ class MessageTooLargeError(ValueError):
 
 
 def encode(message: Message, wire: Wire = Wire.MSGPACK) -> Frame:
-    """Write a message; in its own `wire` where that is set, else in the given one.
+    """Write a message in JSON where its own `wire` says so, as the answer to JSON does; else in the given one.
 
     Raises MessageTooLargeError above 128 KiB, and ValueError where a field cannot stand in the topic.
     """
     topic = topic_of(type(message))
     body = message.model_dump(exclude_none=True)
-    payload = pack(body, message.wire or wire)
+    payload = pack(body, Wire.JSON if message.wire is Wire.JSON else wire)
     if len(payload) > MESSAGE_BYTES_MAX:
         raise MessageTooLargeError(
             f"{topic.template}: {len(payload)} bytes; a message has at most {MESSAGE_BYTES_MAX}"

@@ -10,6 +10,8 @@ CPU_SHARES_MIN: Final = 2
 CPU_SHARES_MAX: Final = 262_144
 CPU_TOLERANCE_MILLICORES: Final = 10
 MEMORY_TOLERANCE_MIB: Final = 1
+SHARES_PER_WEIGHT: Final = 32
+"""A step of cgroup v2's weight, in shares, rounded up."""
 
 LARGEST_QUANTITY: Final = 2**40
 """Far above any machine; keeps arithmetic and SQLite's integers safe from absurd numbers."""
@@ -113,8 +115,10 @@ def _equal(name: str, wanted: Any, present: Any) -> bool:
         return bool(abs(wanted - present) <= MEMORY_TOLERANCE_MIB)
     if name == "cpuset_cpus":
         return parse_cpuset(wanted) == parse_cpuset(present)
-    # cgroup v2 maps 2..262144 shares onto 1..10000 weights, and crun versions differ in the formula.
-    return bool(abs(wanted - present) <= max(32, wanted // 8))
+    if name == "cpu_shares":
+        # cgroup v2 maps 2..262144 shares onto 1..10000 weights, and crun versions differ in the formula.
+        return bool(abs(wanted - present) <= max(SHARES_PER_WEIGHT, wanted // 8))
+    return bool(wanted == present)
 
 
 class Amount(BaseModel):

@@ -50,7 +50,7 @@ class Message(BaseModel):
     ts: Count | None = Field(None, description="when it was sent, UTC epoch ms; informative only")
     source: Annotated[str, Field(max_length=300)] | None = Field(None, description="who sent it")
     wire: Wire | None = Field(
-        None, exclude=True, description="how it came, or must be written (None: as configured); never sent"
+        None, exclude=True, description="how it came; JSON is answered in JSON, all else as configured; never sent"
     )
 
 

@@ -133,7 +133,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     _topic("resources/actual", ActualReport, (_AC,), (_RM,)),
     _topic("resources/actual/reply", ActualReply, (_RM,), (_AC,)),
     _topic("resources/reconcile", Reconcile, (_RM,), (_AC,)),
-    _topic("resources/state/{node}/{workload}", ResourceState, (_RM,), (_PM, _CLI, _ANY), retained=True),
+    _topic("resources/state/{node}/{workload}", ResourceState, (_RM,), (_PM, _RM, _CLI, _ANY), retained=True),
     _topic("resources/capacity/{node}", NodeCapacity, (_RM,), (_AC, _CLI, _ANY), retained=True),
     _topic("node/{node}/update", UpdateRequest, (_AC, _ANY), (_NA,)),
     _topic("node/{node}/update/reply", UpdateReply, (_NA,), (_AC, _ANY)),

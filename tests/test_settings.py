@@ -266,7 +266,26 @@ def test_a_share_of_each_node_is_kept_for_the_system(reserved: dict[str, str], k
     ],
 )
 def test_the_broker_is_found_at_its_url(tmp_path: Path, url: str, address: tuple[str, int, bool]) -> None:
-    assert load(tmp_path, f"[broker]\nurl = '{url}'").broker.address == address
+    tls = "\n[broker.tls]\nca_file = 'ca.pem'" if address[2] else ""
+    assert load(tmp_path, f"[broker]\nurl = '{url}'{tls}").broker.address == address
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[broker]\nurl = 'mqtts://h'",
+        "[broker]\nurl = 'mqtt://h'\n[broker.tls]\nca_file = 'ca.pem'",
+        "[broker.tls]\nca_file = 'ca.pem'",
+    ],
+)
+def test_nobody_who_asked_for_tls_is_connected_without(tmp_path: Path, text: str) -> None:
+    with pytest.raises(SettingsError, match="mqtts"):
+        load(tmp_path, text)
+
+
+def test_bytes_written_as_a_bare_number_are_not_taken_for_mib(tmp_path: Path) -> None:
+    with pytest.raises(SettingsError, match="bytes are written in quotes"):
+        load(tmp_path, "[[policy]]\nmax = {memory = 536870912}")
 
 
 def test_durable_state_of_a_user_lies_where_the_desktop_standard_wants_it(monkeypatch: pytest.MonkeyPatch) -> None:

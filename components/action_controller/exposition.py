@@ -7,26 +7,9 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from components.durations import Durations
+from schemas.enums import ActionOutcome, CauseType
 from schemas.scaling import ScalingStatus
 
-BUCKETS_S: Final = (
-    0.001,
-    0.0025,
-    0.005,
-    0.01,
-    0.025,
-    0.05,
-    0.1,
-    0.25,
-    0.5,
-    1.0,
-    2.5,
-    5.0,
-    10.0,
-    30.0,
-    60.0,
-    300.0,
-)
 WHOLE_WAY: Final = "accepted_to_verified"
 """The phase name under which the whole way of a completed action is shown."""
 _MS_PER_S: Final = 1000
@@ -40,11 +23,13 @@ class Exposition:
         self._outcomes: Counter[tuple[str, str]] = Counter()
 
     def ended(self, final: ScalingStatus) -> None:
-        """Take in a final status."""
+        """Take in a final status; a dry run changed nothing and is not counted."""
+        if final.dry_run or final.cause.type is CauseType.RECONCILE:
+            return
         self._outcomes[str(final.outcome), str(final.reason or "")] += 1
         for phase, spent_ms in final.timings_ms.items():
             self._durations.observe(phase, spent_ms / _MS_PER_S)
-        if final.reason is None:
+        if final.outcome is ActionOutcome.COMPLETED:
             self._durations.observe(WHOLE_WAY, sum(final.timings_ms.values()) / _MS_PER_S)
 
     def families(self, open_actions: Counter[str]) -> Iterable[Metric]:

@@ -12,11 +12,11 @@ from components.component import Instant, Output
 from components.monitoring_server.exposition import families
 from components.monitoring_server.fleet import NODES_MAX, SILENT_S, Fleet
 from components.monitoring_server.workload import Episode, Workload
-from components.presence import supersedes
+from components.presence import away, supersedes
 from components.repeater import Repeater
 from components.settings import Settings
 from schemas.codec import Cleared
-from schemas.enums import ConnectionState, EventOutcome, PerfStatus
+from schemas.enums import EventOutcome, PerfStatus
 from schemas.metrics import AppMetrics, ContainerMetrics, NodeMetrics
 from schemas.node import NodeInfo
 from schemas.operations import ComponentStatus
@@ -28,8 +28,6 @@ OUTSTANDING_MAX: Final = 20_000
 HOLD_S: Final = 1.0
 """How long an event waits when it cannot be raised now."""
 SWEEP_S: Final = 10.0
-
-_GONE: Final = frozenset({ConnectionState.LOST, ConnectionState.DISCONNECTED})
 
 
 class MonitoringServer:
@@ -258,7 +256,7 @@ class MonitoringServer:
             return []
         if supersedes(known, message):
             self._agents[message.instance] = message
-            if message.state in _GONE:
+            if away(message):
                 self.fleet.drop(message.instance)
         return []
 

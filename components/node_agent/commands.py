@@ -13,7 +13,6 @@ from components.node_agent.work import UpdateDone, UpdateWork
 from components.node_agent.writes import Write, Writes
 from schemas.codec import BadRequest
 from schemas.enums import Reason, UpdateState
-from schemas.message import Wire
 from schemas.node import UpdateReply, UpdateRequest, UpdateStatus
 from schemas.resources import Fence
 
@@ -129,7 +128,7 @@ class Commands:
             boot_id=self._boot_id,
             fence=self._fences.of(self._inventory.name_of(bad.identity["workload_id"])),
             status=UpdateStatus(update_state=UpdateState.FAILED),
-            wire=_wire(bad.wire),
+            wire=bad.wire,
         )
 
     def done(self, done: UpdateDone, now: Instant) -> list[Output]:
@@ -216,7 +215,7 @@ class Commands:
                 actual_memory_limit=None if actual is None else actual.memory_limit,
                 update_state=UpdateState.SUCCESS if result.success else UpdateState.FAILED,
             ),
-            wire=_wire(request.wire),
+            wire=request.wire,
         )
 
 
@@ -234,9 +233,4 @@ def _hand_key(write: Write) -> _HandKey:
 
 
 def _again(answer: UpdateReply, request: UpdateRequest) -> UpdateReply:
-    return answer.model_copy(update={"in_reply_to": request.id, "wire": _wire(request.wire)})
-
-
-def _wire(asked: Wire | None) -> Wire | None:
-    """JSON is answered in JSON; everything else as configured."""
-    return asked if asked is Wire.JSON else None
+    return answer.model_copy(update={"in_reply_to": request.id, "wire": request.wire})

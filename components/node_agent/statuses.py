@@ -66,7 +66,7 @@ class Statuses:
             seq=seen.seq,
             containers=tuple(fitting),
             status=status,
-            wire=_wire(request.wire),
+            wire=request.wire,
         )
 
     def bad(self, bad: BadRequest) -> StatusReply:
@@ -91,10 +91,5 @@ class Statuses:
             reason=reason,
             message=text[:4096],
             boot_id=self._boot_id,
-            wire=_wire(wire),
+            wire=wire,
         )
-
-
-def _wire(asked: Wire | None) -> Wire | None:
-    """JSON is answered in JSON; everything else as configured."""
-    return asked if asked is Wire.JSON else None

@@ -24,7 +24,6 @@ from components.node_agent.verdict import UpdateOrder, UpdateResult, describe, j
 from schemas.enums import Reason
 from schemas.limits import Limits, mismatches
 
-_CPU_KEYS: Final = frozenset({"cpu_limit", "cpu_shares", "cpuset_cpus"})
 _MEMORY_KEYS: Final = frozenset({"memory_limit"})
 
 
@@ -153,7 +152,8 @@ def steps(changes: Limits, present: Limits) -> list[Limits]:
     memory_rises = _rises(changes.memory_limit, present.memory_limit)
     if cpu_rises is None or memory_rises is None or cpu_rises == memory_rises:
         return [changes]
-    cpu, memory = changes.only(set(_CPU_KEYS)), changes.only(set(_MEMORY_KEYS))
+    memory = changes.only(set(_MEMORY_KEYS))
+    cpu = changes.only(set(changes.asked) - _MEMORY_KEYS)
     return [memory, cpu] if cpu_rises else [cpu, memory]
 
 

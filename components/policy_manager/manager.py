@@ -19,7 +19,6 @@ from components.policy_manager.messages import (
     not_required,
     outcome_of,
     scaling_action,
-    wire_of,
 )
 from components.policy_manager.pauses import Pause, after, pause_of
 from components.policy_manager.standing import IN_FORCE, Standing
@@ -178,7 +177,7 @@ class PolicyManager:
             if decided is None:
                 return None
             outcome = decided.outcome
-        return [] if outcome is None else [outcome.model_copy(update={"wire": wire_of(event)})]
+        return [] if outcome is None else [outcome.model_copy(update={"wire": event.wire})]
 
     def _must_wait(self, event: PerfEvent, now: Instant) -> bool:
         """Whether the state of its workload may still be on its way."""
@@ -202,7 +201,7 @@ class PolicyManager:
         else:
             message = not_required(event, decision, self._new_id(), now)
         then = standing.after_event(event, now, restores=policy.restore_after_s is not None)
-        self._journal.decide(key, event.event_id, wire_of(event), message, then if then != standing else None, now)
+        self._journal.decide(key, event.event_id, event.wire, message, then if then != standing else None, now)
         if then != standing:
             self.workloads.stand(key, then)
         if isinstance(message, ScalingAction):
@@ -261,7 +260,8 @@ class PolicyManager:
         del self._open[action.action_id]
         del self._open_of[key]
         asked_at = self._asked_at.pop(action.action_id, None)
-        if asked_at is not None and status.outcome is ActionOutcome.COMPLETED:
+        for_event = action.cause.type is CauseType.PERF and status.outcome is ActionOutcome.COMPLETED
+        if asked_at is not None and for_event:
             self.durations.observe(EVENT_TO_VERIFIED, now.monotonic - asked_at)
         return [] if outcome is None else [outcome.model_copy(update={"wire": wire})]
 

@@ -7,7 +7,6 @@ from components.component import Instant
 from components.policy_manager.decision import NotRequired, Scale
 from components.storage import StorageError
 from schemas.enums import ActionOutcome, CauseType, EventOutcome, Reason
-from schemas.message import Wire
 from schemas.performance import PerfEvent, PerfOutcome
 from schemas.resources import ResourceState
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
@@ -22,11 +21,6 @@ _ID_LENGTH_MAX: Final = 256
 def key_of(message: PerfEvent | ScalingAction | ScalingStatus | ResourceState) -> Key:
     """The workload that a message is about."""
     return message.node, message.workload_id
-
-
-def wire_of(event: PerfEvent) -> Wire | None:
-    """JSON is answered in JSON; all else as configured."""
-    return Wire.JSON if event.wire is Wire.JSON else None
 
 
 def action_id_of(event_id: str) -> str:
@@ -62,7 +56,7 @@ def not_required(event: PerfEvent, decision: NotRequired, message_id: str, now: 
         outcome=EventOutcome.NOT_REQUIRED,
         reason=decision.reason,
         message=decision.message,
-        wire=wire_of(event),
+        wire=event.wire,
     )
 
 
@@ -77,7 +71,7 @@ def failure(event: PerfEvent, error: Exception, message_id: str, now: Instant) -
         outcome=EventOutcome.FAILED,
         reason=Reason.STORAGE_ERROR if isinstance(error, StorageError) else None,
         message=f"{type(error).__name__}: {error}"[:1024],
-        wire=wire_of(event),
+        wire=event.wire,
     )
 
 

@@ -236,6 +236,12 @@ def _record(turn: Turn, request: DesiredRequest) -> dict[str, Any]:
         text = f"target {asked.asked} is not what was reserved, {row.target.asked}"
         close(turn, row, Verdict.FAILED, Reason.INVALID_TARGET, text)
         return {"success": False, "reason": Reason.INVALID_TARGET, "message": text, "verdict": Verdict.FAILED}
+    node = turn.work.node(row.node)
+    unsupported = node.unsupported if node else {}
+    for name in set(request.target.asked) & set(unsupported):
+        text = f"{name} on {row.node}: {unsupported[name]}"
+        close(turn, row, Verdict.FAILED, Reason.UNSUPPORTED, text)
+        return {"success": False, "reason": Reason.UNSUPPORTED, "message": text, "verdict": Verdict.FAILED}
     return _record_granted(turn, request, row, record)
 
 

@@ -8,14 +8,15 @@ from prometheus_client.core import Metric
 
 from broker.bus import Subscription
 from components.component import Instant, Output
+from components.presence import away, supersedes
 from components.resource_manager import admission, drift, judgement, leases, observation
 from components.resource_manager.exposition import families
 from components.resource_manager.ledger import Ledger
-from components.resource_manager.turn import Live, Presence, Turn
+from components.resource_manager.turn import Live, Turn
 from components.settings import Settings
 from components.storage import StorageError
 from schemas.codec import BadRequest, Cleared
-from schemas.enums import ConnectionState, DesiredOperation, Reason, ReconcileCause, SyncState, Verdict
+from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, Verdict
 from schemas.message import Message
 from schemas.node import NodeInfo, NodeSnapshot, StatusReply, StatusRequest
 from schemas.operations import ComponentStatus
@@ -213,13 +214,12 @@ class ResourceManager:
     def _agent_status(self, turn: Turn, told: ComponentStatus) -> None:
         node = told.instance
         before = self._live.agents.get(node)
-        gone = told.state in (ConnectionState.LOST, ConnectionState.DISCONNECTED)
-        if before is not None and gone and told.boot_id < before.boot_id:
-            return  # the will of an earlier life can overtake the next birth
-        self._live.agents[node] = Presence(told.state, told.boot_id)
-        if gone and (before is None or not before.away):
+        if not supersedes(before, told):
+            return
+        self._live.agents[node] = told
+        if away(told) and (before is None or not away(before)):
             drift.lost(turn, node, f"the agent of {node} is {told.state}; what is in force there is not known")
-        elif before is not None and before.away and not gone:
+        elif before is not None and away(before) and not away(told):
             turn.say(_ask_all(node, turn.now))
 
     def _own_state(self, turn: Turn, told: ResourceState) -> None:
@@ -242,7 +242,7 @@ class ResourceManager:
             if record.managed and key not in self._live.cleared and not turn.work.active_rows(record.key):
                 record = observation.forget_desired(turn, record)
             turn.publish(record)
-        elif cleared.message is NodeInfo and (node not in self._live.agents or self._live.agents[node].away):
+        elif cleared.message is NodeInfo and (node not in self._live.agents or away(self._live.agents[node])):
             self._forget_node(turn, node)
 
     def _forget_node(self, turn: Turn, node: str) -> None:

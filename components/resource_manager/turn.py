@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from components.component import Instant, Output
+from components.presence import away
 from components.repeater import Repeater
 from components.resource_manager.capacity import allocated, capacity
 from components.resource_manager.ledger import Work
@@ -12,26 +13,14 @@ from components.resource_manager.lifecycle import SyncEvent, transition
 from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
 from components.settings import Settings
 from schemas.codec import Cleared
-from schemas.enums import ConnectionState, Reason
+from schemas.enums import Reason
 from schemas.limits import Amount
 from schemas.message import Message
+from schemas.operations import ComponentStatus
 from schemas.resources import NodeCapacity, ResourceState
 
 _NO_CAUSE: Final = frozenset({SyncEvent.CONFIRMED, SyncEvent.RECORDED, SyncEvent.RELEASED, SyncEvent.REAPPEARED})
 """After these nothing is left of the cause of an earlier failure."""
-
-
-@dataclass
-class Presence:
-    """What is known of an agent's connection."""
-
-    state: ConnectionState
-    boot_id: int
-
-    @property
-    def away(self) -> bool:
-        """Whether it cannot be reached."""
-        return self.state in (ConnectionState.LOST, ConnectionState.DISCONNECTED)
 
 
 @dataclass
@@ -42,7 +31,7 @@ class Live:
     """
 
     started: float
-    agents: dict[str, Presence] = field(default_factory=dict)
+    agents: dict[str, ComponentStatus] = field(default_factory=dict)
     leases: dict[str, float] = field(default_factory=dict)
     asked: dict[str, float] = field(default_factory=dict)
     """By action: until when its agent may say what is in force, after the lease ended."""
@@ -129,10 +118,6 @@ class Turn:
         """Look at a node's capacity again at the end of the turn."""
         self._touched.add(node)
 
-    def presence(self, node: str) -> Presence | None:
-        """What is known of the agent's connection."""
-        return self.live.agents.get(node)
-
     def reachable(self, node: str) -> bool:
         """Whether commands have a chance to arrive: the agent is not known to be away.
 
@@ -140,7 +125,7 @@ class Turn:
         to refuse whatever was asked while we were away would make every restart of ours visible to users.
         """
         presence = self.live.agents.get(node)
-        return presence is None or not presence.away
+        return presence is None or not away(presence)
 
     def reserved(self, node: NodeRecord) -> Amount:
         """The share of a node that is kept for the system."""

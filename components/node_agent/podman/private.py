@@ -13,6 +13,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -20,8 +21,10 @@ from typing import Final, Self
 IMAGE: Final = "localhost/piriscale-busybox:1"
 COMMAND_TIMEOUT_S: Final = 60.0
 START_TIMEOUT_S: Final = 15.0
+STRAGGLERS_TIMEOUT_S: Final = 10.0
 _SBIN: Final = "/usr/local/sbin:/usr/sbin:/sbin"
 _ELF_INTERPRETER: Final = 3
+_PROGRAMS: Final = ("podman", "conmon", "runc", "crun")
 
 _CONFIGURATION: Final = """\
 [containers]
@@ -208,9 +211,19 @@ class PrivatePodman:
                 self.command("rm", "--all", "--force", "--time", "0")
         finally:
             self.stop_service()
+            self._await_stragglers()
             for mounted in sorted(_mounts_below(self.directory), reverse=True):
                 subprocess.run(["umount", "--lazy", mounted], check=False, capture_output=True)
             shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _await_stragglers(self) -> None:
+        """Wait for what cleans up after ended containers in the background: it would make the directory anew."""
+        give_up = time.monotonic() + STRAGGLERS_TIMEOUT_S
+        while (pids := _processes_in(self.directory)) and time.monotonic() < give_up:
+            time.sleep(0.05)
+        for pid in pids:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def _which(program: str) -> str | None:
@@ -235,6 +248,19 @@ def _is_static(path: Path) -> bool:
     size, count = struct.unpack_from(order + "HH", head, 54 if wide else 42)
     kinds = (struct.unpack_from(order + "I", head, start + number * size)[0] for number in range(count))
     return _ELF_INTERPRETER not in kinds
+
+
+def _processes_in(directory: Path) -> list[int]:
+    """Podman's own processes that work on a storage in this directory."""
+    found = []
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit():
+            with suppress(OSError):  # it may have just ended
+                program, *arguments = (process / "cmdline").read_bytes().split(b"\0")
+                ours = any(argument.startswith(bytes(directory)) for argument in arguments)
+                if ours and Path(program.decode(errors="replace")).name in _PROGRAMS:
+                    found.append(int(process.name))
+    return found
 
 
 def _mounts_below(directory: Path) -> list[str]:
