@@ -82,7 +82,7 @@ def test_metrics_tell_use_and_limits(live: LiveAgent, box: MakeBox) -> None:
 
     def busy(metrics: ContainerMetrics) -> bool:
         uses = [use for use in metrics.containers if use.workload_id == container.name]
-        return bool(uses) and 300 < uses[0].usage.cpu < 700 and uses[0].limits.cpu_limit == 500
+        return bool(uses) and 50 < uses[0].usage.cpu < 700 and uses[0].limits.cpu_limit == 500
 
     live.wait(ContainerMetrics, busy)
     assert live.wait(NodeMetrics).cpu_count == os.cpu_count()
