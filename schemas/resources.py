@@ -1,6 +1,6 @@
 """What ResourceManager is asked and says: validation, desired and actual state, capacity."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -8,7 +8,9 @@ from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, U
 from schemas.limits import Amount, Limits, MiB, Millicores, refuse_unknown_limits
 from schemas.message import Count, Id, Message, Name, Reply, Request, Text
 
-Attempt = Annotated[int, Field(strict=True, ge=1, le=1_000_000, description="grows with each retry, not repeat")]
+ATTEMPT_MAX: Final = 1_000_000
+
+Attempt = Annotated[int, Field(strict=True, ge=1, le=ATTEMPT_MAX, description="grows with each retry, not repeat")]
 
 
 class Fence(BaseModel):

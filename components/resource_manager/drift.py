@@ -10,7 +10,7 @@ from components.repeater import request_id
 from components.resource_manager.admission import fits
 from components.resource_manager.judgement import confirm, difference, reconcile_message
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import ReconcileRecord, WorkloadRecord
+from components.resource_manager.records import ATTEMPT_CREDIBLE_MAX, ReconcileRecord, WorkloadRecord
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause
 from schemas.limits import Limits, mismatches
@@ -91,14 +91,18 @@ def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> Wor
     """Send a reconcile, to be repeated until it is reported."""
     if turn.now.monotonic < turn.live.retry_at.get(record.key, 0.0):
         return record
-    if record.fence is not None and record.fence.generation > record.generation:
-        # This ledger is an old copy: its own generation would be refused as SUPERSEDED for ever.
+    fence, attempt = record.fence, record.attempt
+    if fence is not None and fence.generation == record.generation:
+        attempt = max(attempt, fence.attempt)
+    ahead = fence is not None and fence.generation > record.generation
+    if ahead or attempt > ATTEMPT_CREDIBLE_MAX:
+        # This ledger is an old copy, or somebody spent the attempts: its own generation would be refused for ever.
         record = turn.change(record, generation=turn.work.ledger.next_generation(record), attempt=0)
+        attempt = 0
     node = turn.work.node(record.node)
-    fenced = record.fence.attempt if record.fence and record.fence.generation == record.generation else 0
     under_way = ReconcileRecord(
         action_id=request_id("reconcile", record.node, record.name, record.generation, record.reconciles + 1),
-        attempt=max(record.attempt, fenced) + 1,
+        attempt=attempt + 1,
         cause=cause,
         boot_id=node.boot_id if node else 0,
         runtime_id=record.runtime_id,

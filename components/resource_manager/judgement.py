@@ -8,7 +8,7 @@ from typing import Any, Final
 from components.repeater import request_id
 from components.resource_manager.admission import close, end_reconcile, recall, remember
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import NO_START, ActionRow, Stage, WorkloadRecord
+from components.resource_manager.records import NO_START, ActionRow, Stage, WorkloadRecord, credible
 from components.resource_manager.rollback import release_held, roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, SyncState, UpdateResult, Verdict
@@ -68,9 +68,10 @@ def observe_report(turn: Turn, record: WorkloadRecord, told: ActualReport) -> Wo
     present = node is None or told.boot_id >= node.boot_id
     if told.actual is not None and present and turn.newer(record, stamp):
         changes |= {"actual": told.actual, "actual_known": True, "stamp": stamp}
-    if told.fence is not None and present:
-        highest = record.fence is None or told.fence.key > record.fence.key
-        changes |= {"fence": told.fence} if highest else {}
+    fence = credible(told.fence)
+    if fence is not None and present:
+        highest = record.fence is None or fence.key > record.fence.key
+        changes |= {"fence": fence} if highest else {}
     if told.generation == record.generation and told.attempt > record.attempt:
         changes["attempt"] = told.attempt
     return turn.change(record, **changes) if changes else record

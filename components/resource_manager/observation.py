@@ -5,7 +5,14 @@ from typing import Any, Final
 from components.resource_manager.admission import close, end_reconcile
 from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import NEVER, NodeRecord, Stage, WorkloadRecord
+from components.resource_manager.records import (
+    GENERATION_CREDIBLE_MAX,
+    NEVER,
+    NodeRecord,
+    Stage,
+    WorkloadRecord,
+    credible,
+)
 from components.resource_manager.rollback import roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
@@ -132,7 +139,7 @@ def _seen(record: WorkloadRecord, container: ContainerReport, stamp: tuple[int, 
         "runtime_id": container.runtime_id or record.runtime_id,
         "image_id": container.image_id or record.image_id,
         "started_at": container.started_at,
-        "fence": container.fence,
+        "fence": credible(container.fence),
     }
     if container.running:
         changes["dormant"] = False
@@ -144,7 +151,7 @@ def _seen(record: WorkloadRecord, container: ContainerReport, stamp: tuple[int, 
 
 def _learn_fence(turn: Turn, record: WorkloadRecord, container: ContainerReport) -> None:
     """A fence above the known generation shows that this ledger is not the one that sent the commands."""
-    fence = container.fence
+    fence = credible(container.fence)
     if fence is None or fence.generation <= record.generation:
         return
     turn.work.replaces_lost = True
@@ -242,7 +249,7 @@ def rebuilt_from(turn: Turn, told: ResourceState) -> None:
     key = (told.node, told.workload_id)
     record = turn.work.workload(key)
     known = record.generation if record else turn.work.ledger.generations.get(key, 0)
-    if told.generation <= known or told.desired is None:
+    if not known < told.generation <= GENERATION_CREDIBLE_MAX or told.desired is None:
         return
     turn.work.replaces_lost = True
     if record is None:

@@ -1,12 +1,14 @@
 """What the ledger holds: nodes, workloads and action rows. Frozen; a change is a new record."""
 
 from enum import StrEnum
+from typing import Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from schemas.enums import Reason, ReconcileCause, SyncState, Verdict
 from schemas.limits import Amount, Limits
-from schemas.resources import Fence, LastFailure, ResourceState
+from schemas.message import LARGEST_INTEGER
+from schemas.resources import ATTEMPT_MAX, Fence, LastFailure, ResourceState
 
 Key = tuple[str, str]
 """Node and workload name."""
@@ -16,8 +18,19 @@ Stamp = tuple[int, int]
 
 NEVER: Stamp = (0, 0)
 
+GENERATION_CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
+"""Ours begin in epoch seconds and grow by one. A larger one is not ours, and would leave no room above it."""
+
+ATTEMPT_CREDIBLE_MAX: Final = ATTEMPT_MAX // 2
+"""After a higher attempt a new generation is begun, since the next attempts might not fit into a message."""
+
 NO_START: tuple[str, int] = ("", 0)
 """Of no container."""
+
+
+def credible(fence: Fence | None) -> Fence | None:
+    """The fence, unless no desired state of ours can have raised it so high."""
+    return fence if fence is not None and fence.generation <= GENERATION_CREDIBLE_MAX else None
 
 
 class _Record(BaseModel):
