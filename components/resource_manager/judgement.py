@@ -156,7 +156,6 @@ def _judge_reconcile(turn: Turn, told: ActualReport, record: WorkloadRecord) -> 
         text = "another state is desired by now"
         end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, text)
         return {"verdict": Verdict.FAILED, "reason": Reason.SUPERSEDED, "message": text}
-    turn.live.repeater.answered(("reconcile", record.key))
     reason, text = failure_of(told, record.desired)
     if reason is None:
         record = end_reconcile(turn, record, Verdict.SYNCHRONIZED, None, "")
