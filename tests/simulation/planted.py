@@ -11,6 +11,7 @@ from components.resource_manager.ledger import Ledger, Work
 from components.resource_manager.records import NEVER, ActionRow, Stage, WorkloadRecord
 from components.resource_manager.turn import Turn
 from schemas.limits import Limits, mismatches
+from schemas.resources import Fence
 
 Patch = tuple[Any, str, Any]
 
@@ -42,12 +43,16 @@ def _generation_ignored() -> Iterator[Patch]:
 
 
 def _retry_from_cache() -> Iterator[Patch]:
-    """A retry is answered with what was said to an earlier attempt."""
+    """The agent answers every further attempt at a generation with what the first led to."""
+    before = Fences.admit
 
-    def recall(row: ActionRow | None, step: str, attempt: int) -> dict[str, Any] | None:
-        return next((answer.body for answer in row.answers if answer.step == step), None) if row else None
+    def admit(self: Fences, name: str, fence: Fence, action_id: str) -> Admission:
+        entry = self._entries.get(name)
+        if entry is not None and entry.answer is not None and entry.fence.generation == fence.generation:
+            return Admission.ANSWERED
+        return before(self, name, fence, action_id)
 
-    yield judgement, "recall", recall
+    yield Fences, "admit", admit
 
 
 def _rollback_not_sent() -> Iterator[Patch]:
