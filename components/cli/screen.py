@@ -2,10 +2,11 @@
 
 import sys
 import time
-from typing import Final, TextIO
+from typing import Any, Final, TextIO
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from schemas.enums import ActionOutcome, ConnectionState, SyncState
 from schemas.limits import Limits, parse_cpuset
@@ -31,11 +32,23 @@ STYLE_OF: Final[dict[str, str]] = {
 }
 
 
+def printable(text: str) -> str:
+    """The text with control characters escaped: what strangers sent must not command a terminal or fake lines."""
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
+
+
+class _Screen(Console):
+    """A console on which text is only shown. For a `Text` made of what came from the bus, see `printable`."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(printable(text), **options)
+
+
 def console(stream: TextIO | None = None) -> Console:
     """A console on stdout, or another stream; colours on a terminal only."""
     stream = stream or sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
-    return Console(file=stream, width=width, highlight=False, emoji=False, markup=False)
+    return _Screen(file=stream, width=width, highlight=False, emoji=False, markup=False)
 
 
 def table(*columns: str, title: str | None = None) -> Table:

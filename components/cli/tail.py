@@ -13,7 +13,7 @@ from rich.text import Text
 from broker.bus import Subscription
 from components.cli.connection import Heard, Session
 from components.cli.errors import EXIT_OK, UsageError
-from components.cli.screen import STYLE_OF, console
+from components.cli.screen import STYLE_OF, console, printable
 from components.settings import Settings
 from schemas.codec import HEAD_BYTES, unpack
 from schemas.topics import DEBUG_PREFIX
@@ -81,7 +81,7 @@ def _line(heard: Heard) -> Text:
     now = datetime.now(UTC)
     line = Text()
     line.append(f"{now:%H:%M:%S}.{now.microsecond // 1000:03} ", "dim")
-    line.append(heard.topic, _FAMILY_STYLES.get(heard.topic.split("/", maxsplit=1)[0], ""))
+    line.append(printable(heard.topic), _FAMILY_STYLES.get(heard.topic.split("/", maxsplit=1)[0], ""))
     if heard.retained:
         line.append(" (retained)", "dim")
     if not heard.payload:
@@ -89,5 +89,5 @@ def _line(heard: Heard) -> Text:
     for name, value in body_of(heard.payload).items():
         if name not in _COMMON:
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            line.append(f" {name}=", "dim").append(text, STYLE_OF.get(text, ""))
+            line.append(f" {printable(name)}=", "dim").append(printable(text), STYLE_OF.get(text, ""))
     return line
