@@ -57,11 +57,11 @@ class Component(Protocol):
     """Whether requests sent while it is away shall wait for it at the broker."""
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """None when all is well, else what is wrong, in words."""
 
     def subscriptions(self) -> Sequence[Subscription]:
-        """What it listens to, besides nothing else."""
+        """What it listens to."""
 
     def start(self, now: Instant) -> list[Output]:
         """Called once, before anything is handled; its output is published when connected."""

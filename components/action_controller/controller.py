@@ -77,7 +77,7 @@ class ActionController:
         }
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """None, or why no action can be accepted."""
         return self._trouble
 

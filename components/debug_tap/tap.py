@@ -42,7 +42,7 @@ class DebugTap:
         self.limited = 0
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """Always well: it has nothing that can break."""
         return None
 

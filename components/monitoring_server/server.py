@@ -73,7 +73,7 @@ class MonitoringServer:
         }
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """Always well: what it knows is in memory, and comes anew with every sample."""
         return None
 

@@ -90,7 +90,7 @@ class NodeAgent:
         self._info = Info(mine.node, boot_id, runtime)
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """What keeps it from knowing or changing what runs."""
         return self._lost or self._snapshots.problem or self._info.problem
 

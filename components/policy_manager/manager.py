@@ -83,7 +83,7 @@ class PolicyManager:
         }
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """What is wrong with the journal; None: nothing."""
         return self._problem
 

@@ -70,7 +70,7 @@ class ResourceManager:
         }
 
     @property
-    def healthy(self) -> str | None:
+    def problem(self) -> str | None:
         """None, or why nothing can be granted."""
         return self._trouble
 

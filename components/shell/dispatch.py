@@ -101,7 +101,7 @@ class Dispatcher:
         now = self._now()
         try:
             outputs = self._component.tick(now)
-            self.problem = self._component.healthy
+            self.problem = self._component.problem
         except Exception as error:
             problem = f"tick failed: {_words(error)}"
             if self.problem != problem:

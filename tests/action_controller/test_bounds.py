@@ -112,7 +112,7 @@ def test_it_hears_what_the_registry_says_it_reads(bench: Bench) -> None:
 
     assert {one.filter for one in component.subscriptions()} == expected
     assert (component.role, component.instance, component.persistent) == (Role.ACTION_CONTROLLER, "main", True)
-    assert component.healthy is None
+    assert component.problem is None
 
 
 def test_a_deleted_capacity_is_no_news(bench: Bench) -> None:

@@ -62,25 +62,25 @@ def test_an_action_that_cannot_be_written_down_is_refused_and_not_begun(bench: B
         )
         assert status.wire is Wire.JSON
         assert "free space" in status.message
-        assert bench.controller.healthy is not None
+        assert bench.controller.problem is not None
         assert list(bench.controller.tasks) == []
 
     bench.act()
     assert [one.reason for one in bench.heard(ScalingStatus)] == [Reason.STORAGE_ERROR], "its end was told"
     bench.act("a-2")
     assert bench.phases() == [("a-2", "accepted"), ("a-2", "validating")]
-    assert bench.controller.healthy is None
+    assert bench.controller.problem is None
 
 
 def test_a_disk_that_can_be_written_again_is_noticed_without_an_action(bench: Bench) -> None:
     with full_disk(bench):
         offer(bench)
         bench.after(10)
-        assert bench.controller.healthy is not None
+        assert bench.controller.problem is not None
         bench.capacity(100)
-        assert bench.controller.healthy is not None, "a message that needs no write proves nothing"
+        assert bench.controller.problem is not None, "a message that needs no write proves nothing"
     bench.after(1.25)
-    assert bench.controller.healthy is None
+    assert bench.controller.problem is None
 
 
 ENDINGS: dict[str, Callable[[Bench], object]] = {
@@ -96,13 +96,13 @@ def test_an_ending_is_said_only_when_it_is_written_down(bench: Bench, ending: st
     with full_disk(bench):
         ENDINGS[ending](bench)
         assert bench.said == []
-        assert bench.controller.healthy is not None
+        assert bench.controller.problem is not None
         bench.after(30)
         assert bench.said == [], "and nothing is asked any more"
     bench.after(1)
 
     assert bench.phases() == [("a-1", "done"), ("a-2", "validating")]
-    assert bench.controller.healthy is None
+    assert bench.controller.problem is None
 
 
 def test_the_end_of_a_wait_that_cannot_be_written_is_written_later(bench: Bench) -> None:

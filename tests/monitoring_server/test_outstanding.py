@@ -183,7 +183,7 @@ def test_it_listens_to_all_metrics_its_outcomes_and_its_agents_and_is_always_wel
         ("component/node_agent/+", 1),
         ("node/+/info", 1),
     }
-    assert (built.role, built.instance, built.persistent, built.healthy) == (
+    assert (built.role, built.instance, built.persistent, built.problem) == (
         "monitoring_server",
         "main",
         False,

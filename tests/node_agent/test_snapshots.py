@@ -203,15 +203,15 @@ class TestWithoutRuntime:
         driver.runtime.set_down(down=True)
         driver.start()
         assert of_type(driver.said, NodeSnapshot) == [], "an empty one would say that all containers are gone"
-        assert driver.agent.healthy is not None
-        assert "switch it on" in driver.agent.healthy
+        assert driver.agent.problem is not None
+        assert "switch it on" in driver.agent.problem
 
     def test_it_tries_again_and_then_all_is_well(self, driver: Driver) -> None:
         driver.runtime.set_down(down=True)
         driver.start()
         driver.runtime.set_down(down=False)
         driver.advance(6, run=True)
-        assert driver.agent.healthy is None
+        assert driver.agent.problem is None
         assert triggers(driver) == [SnapshotTrigger.START]
         assert len(of_type(driver.said, NodeInfo)) == 1
 
@@ -229,7 +229,7 @@ class TestWithoutRuntime:
         assert [report.workload_id for report in driver.snapshot.containers] == ["app"]
         assert driver.snapshot.containers[0].actual is not None
         assert driver.snapshot.containers[0].actual.cpu_limit == 900
-        assert "switch it on" in (driver.agent.healthy or "")
+        assert "switch it on" in (driver.agent.problem or "")
 
     def test_and_when_it_is_back_the_whole_is_told(self, driver: Driver) -> None:
         driver.start()
@@ -239,7 +239,7 @@ class TestWithoutRuntime:
         driver.runtime.set_down(down=False)
         driver.advance(3, run=True)
         assert (driver.snapshot.truncated, driver.snapshot.trigger) == (False, SnapshotTrigger.CONTAINER)
-        assert driver.agent.healthy is None
+        assert driver.agent.problem is None
 
     def test_metrics_go_on(self, driver: Driver) -> None:
         driver.start()
@@ -258,9 +258,9 @@ class TestWithoutRuntime:
     def test_a_lost_event_stream_is_unhealthy_until_it_is_back(self, driver: Driver) -> None:
         driver.start()
         driver.give(RuntimeLost("Podman cannot be reached"))
-        assert driver.agent.healthy == "Podman cannot be reached"
+        assert driver.agent.problem == "Podman cannot be reached"
         driver.give(RuntimeFound())
-        assert driver.agent.healthy is None
+        assert driver.agent.problem is None
 
     def test_a_bug_in_a_look_is_survived(self, driver: Driver) -> None:
         driver.start()
@@ -269,6 +269,6 @@ class TestWithoutRuntime:
         call = next(call for call in driver.waiting if call.name.startswith("snapshot"))
         driver.waiting.remove(call)
         driver.give(CallFailed(call, ZeroDivisionError("oops")))
-        assert "oops" in (driver.agent.healthy or "")
+        assert "oops" in (driver.agent.problem or "")
         driver.advance(3, run=True)
-        assert driver.agent.healthy is None
+        assert driver.agent.problem is None

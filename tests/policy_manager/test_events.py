@@ -199,7 +199,7 @@ def test_it_is_built_as_configured_and_hears_what_it_needs(tmp_path: Path) -> No
         "control/scaling",
     ]
     assert all(s.qos == 1 for s in built.subscriptions())
-    assert (built.role, built.instance, built.persistent, built.healthy) == ("policy_manager", "main", True, None)
+    assert (built.role, built.instance, built.persistent, built.problem) == ("policy_manager", "main", True, None)
     built.close()
     assert path.exists()
 

@@ -91,12 +91,12 @@ def test_an_event_that_cannot_be_journaled_fails_and_stays_failed(desk: Desk) ->
     (said,) = refused(desk, degraded("e-1"), Wire.JSON) or []
     assert isinstance(said, PerfOutcome)
     assert (said.outcome, said.reason, said.wire) == (EventOutcome.FAILED, Reason.STORAGE_ERROR, Wire.JSON)
-    assert "readonly" in (desk.manager.healthy or "")
+    assert "readonly" in (desk.manager.problem or "")
     assert desk.manager.open_actions == 0
     assert desk.outcome(degraded("e-1"), Wire.JSON) == said
     desk.break_journal(broken=False)
     desk.wait(1)
-    assert desk.manager.healthy is None
+    assert desk.manager.problem is None
     desk.restart()
     assert desk.outcome(degraded("e-1"), Wire.JSON) == said, "it is in the journal now"
 
@@ -159,7 +159,7 @@ def test_an_event_that_waited_is_decided_when_the_journal_can_be_written(tmp_pat
     assert desk.hear(degraded("e-1")) == []
     desk.break_journal()
     assert desk.wait(4) == []
-    assert desk.manager.healthy is not None
+    assert desk.manager.problem is not None
     desk.break_journal(broken=False)
     (said,) = desk.wait(1)
     assert isinstance(said, PerfOutcome)

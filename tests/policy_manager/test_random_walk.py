@@ -51,7 +51,7 @@ class Walk(RuleBasedStateMachine):
                 self.end(action_id, ActionOutcome.COMPLETED)
             assert set(self.outcomes) == set(self.events)
             assert self.desk.manager.open_actions == 0
-            assert self.desk.manager.healthy is None
+            assert self.desk.manager.problem is None
         finally:
             self.desk.manager.close()
             Desk.in_use.remove(self.desk)

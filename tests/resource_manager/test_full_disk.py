@@ -72,12 +72,12 @@ def test_a_disk_that_cannot_be_written_grants_nothing_and_says_so(bench: Bench) 
         assert isinstance(reply, ValidateReply)
         assert (reply.in_reply_to, reply.allowed, reply.reason) == ("q-1", False, Reason.STORAGE_ERROR)
         assert "free space" in reply.message
-        assert bench.manager.healthy == str(error)
+        assert bench.manager.problem == str(error)
 
     assert bench.capacity().allocated.cpu == 5000
     assert bench.manager.ledger.row("a-1") is None
     assert bench.validate("a-1", cpu=2500).allowed
-    assert bench.manager.healthy is None
+    assert bench.manager.problem is None
 
 
 def test_a_target_that_cannot_be_written_is_not_recorded_but_still_reserved(bench: Bench) -> None:
@@ -149,27 +149,27 @@ def test_leases_that_end_while_nothing_can_be_written_end_afterwards(bench: Benc
     bench.validate(cpu=4000)
     with full_disk(bench):
         bench.after(61)
-        assert bench.manager.healthy is not None
+        assert bench.manager.problem is not None
         assert bench.capacity().allocated.cpu == 7000
     bench.after()
     assert bench.capacity().allocated.cpu == 5000
-    assert bench.manager.healthy is None
+    assert bench.manager.problem is None
 
 
 def test_a_message_that_needs_no_write_does_not_make_a_full_disk_look_healthy(bench: Bench) -> None:
     with full_disk(bench):
         bench.manager.failed(VALIDATE, tried(bench, VALIDATE), bench.now)
         bench.snapshot(CAM, NAV)
-        assert bench.manager.healthy is not None
+        assert bench.manager.problem is not None
 
 
 def test_a_disk_that_can_be_written_again_is_noticed_without_a_request(bench: Bench) -> None:
     with full_disk(bench):
         bench.manager.failed(VALIDATE, tried(bench, VALIDATE), bench.now)
         bench.after(30)
-        assert bench.manager.healthy is not None
+        assert bench.manager.problem is not None
     bench.after(10)
-    assert bench.manager.healthy is None
+    assert bench.manager.problem is None
 
 
 def test_a_file_that_became_read_only_grants_nothing(bench: Bench) -> None:

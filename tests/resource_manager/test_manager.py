@@ -36,7 +36,7 @@ def test_it_hears_what_the_registry_says_it_reads(bench: Bench) -> None:
 
     assert {one.filter for one in component.subscriptions()} == expected
     assert (component.role, component.instance, component.persistent) == (Role.RESOURCE_MANAGER, "main", True)
-    assert component.healthy is None
+    assert component.problem is None
     assert component.start(bench.now) == []
 
 

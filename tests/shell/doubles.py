@@ -67,7 +67,7 @@ class Probe:
         self.on_start: Callable[[], list[Output]] = list
         self.on_connected: Callable[[], list[Output]] = list
         self.handled: list[object] = []
-        self.healthy: str | None = None
+        self.problem: str | None = None
         self.closed = 0
         self.wanted: tuple[Subscription, ...] = (Subscription("resources/validate"),)
 

@@ -214,7 +214,7 @@ def test_components_that_were_built_are_closed_when_another_cannot_be() -> None:
 def test_health_and_metrics_of_all_components_are_served_together() -> None:
     stage = Stage(metrics_port=0)
     stage.add(Probe(Role.RESOURCE_MANAGER))
-    stage.add(Probe(Role.ACTION_CONTROLLER)).healthy = "the journal cannot be written"
+    stage.add(Probe(Role.ACTION_CONTROLLER)).problem = "the journal cannot be written"
     stage.trouble = "broker: it ended"
 
     def get(path: str) -> tuple[int, str]:

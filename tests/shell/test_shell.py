@@ -267,7 +267,7 @@ def test_a_component_that_cannot_start_ends_and_says_why() -> None:
 def test_health_follows_the_connection_and_the_component() -> None:
     with running(Probe()) as stage:
         until(lambda: stage.shell.problem is None, "healthy")
-        stage.probe.healthy = "the database cannot be written"
+        stage.probe.problem = "the database cannot be written"
         until(lambda: stage.shell.problem is not None, "unhealthy")
         assert stage.shell.problem == "resource_manager: the database cannot be written"
 

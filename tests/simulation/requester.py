@@ -17,7 +17,7 @@ class Requester:
     role = Role.CLI
     instance = "main"
     persistent = True
-    healthy = None
+    problem = None
 
     def __init__(self) -> None:
         self._repeater = Repeater()
