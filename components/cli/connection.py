@@ -27,11 +27,15 @@ COLLECT_WITHIN_S: Final = 10.0
 
 
 def options_of(settings: BrokerSettings) -> BrokerOptions:
-    """How to reach the configured broker. Raises UsageError when the password file cannot be read."""
+    """How to reach the configured broker. Raises UsageError when a file it names cannot be used."""
     host, port, secure = settings.address
     tls = None
     if settings.tls is not None:
         tls = TlsFiles(settings.tls.ca_file, settings.tls.cert_file, settings.tls.key_file)
+        try:
+            tls.context()
+        except ValueError as error:
+            raise UsageError(f"broker.tls: {error}") from error
     elif secure:
         raise UsageError("broker.url is mqtts://, so [broker.tls] ca_file must name the file of who is trusted")
     return BrokerOptions(

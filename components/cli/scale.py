@@ -76,7 +76,7 @@ class Wanted:
                 workload_id=self.workload,
                 target=target,
                 dry_run=self.dry_run,
-                on_shortage=OnShortage(self.on_shortage),
+                on_shortage=_on_shortage(self.on_shortage),
                 wait_s=max(self.wait_s - LEFT_FOR_THE_ANSWER_S, self.wait_s * 0.8),
                 cause=Cause(type=CauseType.CLI),
             )
@@ -87,6 +87,13 @@ class Wanted:
         if target.empty:
             raise UsageError("say what to change: --cpu, --memory, --cpu-shares or --cpuset")
         return action
+
+
+def _on_shortage(text: str) -> OnShortage:
+    try:
+        return OnShortage(text)
+    except ValueError:
+        raise UsageError(f"--on-shortage {text!r}: write one of {', '.join(OnShortage)}") from None
 
 
 def scale(settings: Settings, wanted: Wanted, *, as_json: bool) -> int:

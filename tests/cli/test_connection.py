@@ -1,11 +1,13 @@
 """A session of a command, where a real broker cannot be made to do what is tested."""
 
+from pathlib import Path
+
 import pytest
 
 from broker.bus import Delivery, Disconnected, Subscription
 from components.cli.connection import Session
-from components.cli.errors import CliError
-from components.settings import BrokerSettings
+from components.cli.errors import CliError, UsageError
+from components.settings import BrokerSettings, TlsSettings
 from tests.shell.doubles import RecordingBus
 
 
@@ -38,3 +40,11 @@ def test_a_connection_that_is_lost_for_good_ends_the_command_with_the_reason() -
         pytest.raises(CliError, match="throws us out"),
     ):
         session.receive(1.0)
+
+
+def test_a_tls_file_that_cannot_be_used_is_named_in_one_line(tmp_path: Path) -> None:
+    missing = tmp_path / "ca.pem"
+    settings = BrokerSettings(url="mqtts://127.0.0.1:8883", tls=TlsSettings(ca_file=missing))
+
+    with pytest.raises(UsageError, match=f"broker.tls: cannot use the TLS files {missing}: .*No such file"):
+        Session(settings, ())

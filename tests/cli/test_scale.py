@@ -124,7 +124,7 @@ def test_a_workload_nobody_knows_is_rejected(system: Configuration) -> None:
         (("--cpu-shares", "1"), "cpu_shares"),
         (("--cpu", "1", "--wait", "soon"), "--wait 'soon'"),
         (("--cpu", "1", "--wait", "0"), "--wait '0'"),
-        (("--cpu", "1", "--on-shortage", "pray"), "'pray'"),
+        (("--cpu", "1", "--on-shortage", "pray"), "--on-shortage 'pray': write one of reject, wait"),
         (("--cpu", "1", "--node", "a/b"), "node"),
     ],
 )
