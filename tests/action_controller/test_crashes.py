@@ -147,6 +147,17 @@ def test_endings_are_known_for_a_day(bench: Bench) -> None:
     assert bench.phases() == [("a-1", "accepted"), ("a-1", "validating")]
 
 
+def test_an_ending_is_never_overwritten(bench: Bench) -> None:
+    bench.act()
+    bench.refused()
+    ended = bench.only(ScalingStatus)
+    action = ScalingAction(id="m", action_id="a-1", node=NODE, workload_id="cam", target=Limits(cpu_limit=4000))
+
+    bench.controller._journal.end(action, ended.model_copy(update={"message": "another"}), 1, 2)
+
+    assert bench.act() == [ended]
+
+
 def test_history_shows_the_latest_endings_first(bench: Bench) -> None:
     for number in range(3):
         bench.act(f"a-{number}", workload=f"w{number}")

@@ -160,6 +160,22 @@ def test_a_record_that_could_not_be_written_is_tried_again_later(bench: Bench) -
     assert bench.phases() == [("a-1", "updating")]
 
 
+def test_what_was_waited_for_before_a_record_does_not_count_after_it(bench: Bench) -> None:
+    bench.act()
+    for _ in range(3):
+        bench.refused(reason=Reason.OVERLOADED)
+        bench.after(5)
+    bench.granted()
+    bench.recorded()
+    bench.not_updated()
+    bench.judged(Verdict.RETRY, reason=Reason.RUNTIME_ERROR)
+    bench.after(5)
+    bench.not_recorded(reason=Reason.STORAGE_ERROR)
+
+    bench.after(5)
+    assert bench.only(ValidateRequest).action_id == "a-1", "it is tried again, not abandoned"
+
+
 def test_one_that_is_never_written_is_refused_only_after_it_was_abandoned(bench: Bench) -> None:
     """A late copy of the RECORD could be carried out yet; a closed row prevents that."""
     bench.up_to(Phase.RECORDING)

@@ -11,7 +11,7 @@ from schemas.resources import (
     Reconcile,
     ResourceState,
 )
-from tests.resource_manager.bench import EPOCH_S, NODE, Bench, container
+from tests.resource_manager.bench import EPOCH_S, NODE, Bench, container, settings
 
 CAM, NAV = container("cam"), container("nav", 3000, 2048)
 
@@ -89,6 +89,30 @@ def test_a_rollback_to_unlimited_still_counts_by_use_after_the_ledger_was_lost(b
     assert bench.capacity().allocated.cpu == 3700
 
 
+def test_where_nothing_is_kept_for_the_system_the_whole_node_is_a_limit_like_any_other(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "ledger.sqlite3", settings(reserved={"cpu": "0", "memory": "0"}))
+    bench.info()
+    bench.snapshot(CAM)
+    bench.scaled("a-1", cpu_limit=8000)
+    lose_the_ledger(bench)
+    bench.reopen()
+
+    bench.snapshot(container("cam", 8000, 1024))
+
+    assert bench.capacity().allocated.cpu == 8000
+    bench.manager.close()
+
+
+def test_a_fence_that_was_seen_once_counts_for_ever(bench: Bench) -> None:
+    ahead = EPOCH_S + 5000
+    bench.snapshot(container("cam", fence=(ahead, 1)), NAV)
+    bench.agent_restarts(CAM, NAV)
+    bench.reopen()
+    bench.after(61)
+
+    assert bench.recorded("a-1", cpu_limit=2500).generation == ahead + 1
+
+
 def test_revisions_go_on_after_the_ledger_was_lost(bench: Bench) -> None:
     bench.scaled("a-1", cpu_limit=2500)
     revision = bench.state().revision
@@ -129,7 +153,8 @@ def test_a_ledger_in_place_of_a_lost_one_grants_nothing_until_a_lease_has_passed
     bench.epoch_s -= 2000  # the clock was set back
     bench.reopen()
     bench.info()
-    bench.snapshot(container("cam", 2500, 1024, fence=(lost, 1)), NAV)
+    fence = (lost, 1) if witness == "a fence" else None
+    bench.snapshot(container("cam", 2500, 1024, fence=fence), NAV)
 
     reply = bench.validate("a-2", cpu=2600)
     assert (reply.allowed, reply.reason) == (False, Reason.OVERLOADED)

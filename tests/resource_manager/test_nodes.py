@@ -109,6 +109,15 @@ def test_a_report_from_an_earlier_life_is_not_news_though_the_new_life_has_not_s
     assert bench.state().actual == Limits(cpu_limit=2000, memory_limit=1024)
 
 
+def test_an_answer_from_an_earlier_life_does_not_bring_back_a_container_that_is_gone(bench: Bench) -> None:
+    bench.agent_restarts(CAM, NAV)
+
+    bench.agent_says("anything", container("radar"), boot_id=100, seq=50)
+
+    assert bench.said == []
+    assert bench.validate(workload="radar", cpu=100).reason is Reason.UNKNOWN_WORKLOAD
+
+
 def test_the_answer_to_a_question_is_news_like_a_snapshot(bench: Bench) -> None:
     bench.scaled(cpu_limit=2500)
 
