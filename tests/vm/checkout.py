@@ -1,5 +1,6 @@
 """What the machine gets of ours: a disk with this checkout, and the packages it needs for the guest's Python."""
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -28,9 +29,16 @@ def packages(python: str) -> Path:
     wanted: list[str] = project["dependencies"]
     key = hashlib.sha256("\n".join([python, *MANYLINUX, *wanted]).encode()).hexdigest()[:16]
     folder = cache() / f"python{python}-{key}"
-    if folder.exists():
-        return folder
     cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "packages.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # machines are prepared side by side
+        if not folder.exists():
+            fetch(python, wanted, folder)
+    return folder
+
+
+def fetch(python: str, wanted: list[str], folder: Path) -> None:
+    """Install packages into a new folder, which takes the place of those for the same Python."""
     unfinished = Path(tempfile.mkdtemp(prefix="unfinished.", dir=cache()))
     platforms = [f"--platform={name}_x86_64" for name in MANYLINUX]
     command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "install", "--quiet"]
@@ -39,11 +47,12 @@ def packages(python: str) -> Path:
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S)
         if done.returncode != 0:
             raise RuntimeError(f"pip could not fetch packages for Python {python}:\n{done.stdout}{done.stderr}")
+        for old in cache().glob(f"python{python}-*"):
+            shutil.rmtree(old)
         unfinished.chmod(0o755)  # rootless users read it too
         unfinished.rename(folder)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    return folder
 
 
 def disk(python: str, scratch: Path) -> Path:

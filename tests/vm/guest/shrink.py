@@ -11,7 +11,7 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final
 
-from tests.vm.guest.bench import Bench, resource_limits, run
+from tests.vm.guest.bench import Bench, KernelView, resource_limits, run
 
 ROOMY_MIB: Final = 256
 TARGETS_MIB: Final = range(16, 160)
@@ -30,9 +30,11 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
     """Try to lower the limit, to anything between too little and roomy; after a success raise it again."""
     chance = random.Random(seed)
     bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
+    view = bench.kernel(MOVER)
     outcomes = Counter[str]()
     kills: list[str] = []
     seconds: list[float] = []
+    seen = 0
     try:
         for _ in range(attempts):
             target = chance.choice(TARGETS_MIB)
@@ -42,13 +44,26 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
             outcomes["lowered" if result.success else getattr(result.reason, "name", "no reason")] += 1
             if result.success:
                 bench.update(MOVER, memory_limit=ROOMY_MIB)
-            killed = bench.kernel(MOVER).killed()
-            if killed > len(kills):
-                kills += [f"{target}Mi: {result.message}"] * (killed - len(kills))
+            killed = kills_in(view)
+            if killed is None:
+                kills.append(f"{target}Mi ended the whole container: {result.message}")
+                bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
+                view = bench.kernel(MOVER)
+            elif killed > seen:
+                kills.append(f"{target}Mi: {result.message}")
+            seen = killed or 0
     finally:
         bench.remove(MOVER)
     seconds.sort()
     return {"outcomes": outcomes, "kills": kills, "median_s": seconds[len(seconds) // 2], "longest_s": seconds[-1]}
+
+
+def kills_in(view: KernelView) -> int | None:
+    """Processes killed in a container so far; None: it has ended, as systemd ends a scope after one was killed."""
+    try:
+        return view.killed()
+    except (OSError, StopIteration):
+        return None
 
 
 if __name__ == "__main__":
