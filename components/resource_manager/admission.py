@@ -56,7 +56,8 @@ def _known_answer(row: ActionRow | None, request: ValidateRequest) -> dict[str, 
         told = {"verdict": row.verdict, "reason": row.reason, "message": row.message}
         return {"allowed": False, "generation": row.generation, "workload_id": row.workload, **told}
     before = recall(row, "validate", request.attempt)
-    if before is not None:
+    recorded = row.stage is Stage.RECORDED  # then one that crashed and begins again is answered up to where it was
+    if before is not None and (before["allowed"] or not recorded):
         return before
     if row.open:
         return {"allowed": True, "generation": row.generation, "workload_id": row.workload}
