@@ -13,7 +13,7 @@ from components.resource_manager.rollback import release_held, roll_back
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, SyncState, UpdateResult, Verdict
 from schemas.limits import Limits, mismatches
-from schemas.resources import ActualReply, ActualReport, Reconcile
+from schemas.resources import ActualReply, ActualReport, Fence, Reconcile
 
 RETRYABLE: Final = frozenset(
     {
@@ -74,6 +74,11 @@ def observe_report(turn: Turn, record: WorkloadRecord, told: ActualReport) -> Wo
         changes |= {"fence": fence} if highest else {}
     if told.generation == record.generation and told.attempt > record.attempt:
         changes["attempt"] = told.attempt
+    if told.generation > record.generation and credible(Fence(generation=told.generation, attempt=told.attempt)):
+        # This ledger is an old copy: what recorded that generation may have left no other trace.
+        turn.work.replaces_lost = True
+        known = turn.work.ledger.generations.get(record.key, 0)
+        turn.work.generations[record.key] = max(known, told.generation)
     return turn.change(record, **changes) if changes else record
 
 
