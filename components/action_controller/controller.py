@@ -199,7 +199,7 @@ class ActionController:
             return self._end(task, ActionOutcome.REJECTED, Reason.INVALID_TARGET, text, now)
         if task.action.dry_run:
             return self._follow(task, self._workflow.begin(task, now), now)
-        before = self._lanes.running(task.key)
+        before = self._reconciling(task.key)
         starts, superseded = self._lanes.enter(task)
         out: list[Output] = []
         if superseded is not None:
@@ -219,7 +219,8 @@ class ActionController:
             return []
         final = self._journal.final_of(told.action_id)
         first = self._lanes.running((told.node, told.workload_id))
-        running = None if first is not None and first.phase is Phase.WAITING else first  # waiting holds nothing
+        waits = first is not None and first.phase is Phase.WAITING  # and holds nothing
+        running = self._reconciling((told.node, told.workload_id)) if waits else first
         if final is not None or (running is not None and running.reconcile is None):
             return [give_back(told)]
         if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
@@ -229,6 +230,10 @@ class ActionController:
         if first is None:
             self._lanes.enter(task)
         return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
+
+    def _reconciling(self, key: tuple[str, str]) -> Task | None:
+        """The reconcile under way on a workload, in its lane or beside an action that waits for room."""
+        return next((task for task in self._tasks.values() if task.reconcile and task.key == key), None)
 
     def _reply(self, reply: Any, now: Instant) -> list[Output]:
         task = self._workflow.waiting_for(reply.in_reply_to)
