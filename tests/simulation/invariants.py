@@ -198,7 +198,9 @@ class Monitor(Watcher, Witness):
     def _one_running_action(self, controller: ActionController) -> None:
         """Of what names a container alike; of what names it by id and by name, the ledger lets one through."""
         at_work = [task for task in controller.tasks if task.phase in _WORKING]
-        for named in ([t.key for t in at_work], [(t.action.node, t.name) for t in at_work if _updates(t)]):
+        actions = [task.key for task in at_work if task.reconcile is None]
+        reconciles = [task.key for task in at_work if task.reconcile is not None]
+        for named in (actions, reconciles, [(t.action.node, t.name) for t in at_work if _updates(t)]):
             if len(named) != len(set(named)):
                 self.fail("5 (one running action)", f"{sorted(named)}")
 
