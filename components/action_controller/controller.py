@@ -204,7 +204,7 @@ class ActionController:
         out: list[Output] = []
         if superseded is not None:
             out += self._supersede(superseded, now)
-        if before is not None and before.reconcile is not None and before is not superseded:
+        if before is not None:
             out += self._follow(before, self._workflow.give_way(before, now), now)
         if starts:
             out += self._follow(task, self._workflow.begin(task, now), now)
