@@ -42,8 +42,12 @@ def close(turn: Turn, row: ActionRow, verdict: Verdict | None, reason: Reason | 
 
 def validate(turn: Turn, request: ValidateRequest) -> None:
     """Answer whether limits may be given, and reserve them if asked to."""
-    row = turn.work.row(request.action_id) if request.action_id and request.reserve else None
-    body = _known_answer(row, request) or _judge_request(turn, request, row)
+    if request.reserve and request.action_id is None:
+        text = "a reservation needs the action_id that it is for"
+        body: dict[str, Any] = {"allowed": False, "reason": Reason.INVALID_TARGET, "message": text}
+    else:
+        row = turn.work.row(request.action_id) if request.action_id and request.reserve else None
+        body = _known_answer(row, request) or _judge_request(turn, request, row)
     reply = {"node": request.node, "workload_id": request.workload_id, **body}
     turn.say(ValidateReply(in_reply_to=request.id, wire=request.wire, **reply))
 

@@ -271,3 +271,12 @@ def test_an_action_for_weights_only_needs_no_room(bench: Bench) -> None:
     assert bench.validate("a-1", "cam").allowed
     assert bench.record("a-1", cpu_shares=512).success
     assert bench.state().desired == Limits(cpu_shares=512)
+
+
+def test_a_reservation_for_no_action_is_refused_since_nothing_would_end_it(bench: Bench) -> None:
+    before = bench.capacity()
+
+    reply = bench.validate(None, cpu=3000)
+
+    assert (reply.allowed, reply.reason) == (False, Reason.INVALID_TARGET)
+    assert bench.capacity() == before

@@ -102,3 +102,31 @@ def test_an_update_sent_to_the_agent_by_hand_is_done_and_for_a_managed_container
     bench.client.state(NODE, container.name, lambda b: b["sync_state"] == "DRIFT_DETECTED", since=since)
     bench.client.state(NODE, container.name, lambda b: b["sync_state"] == "SYNCHRONIZED", since=since)
     assert container.quota_and_period[0] == 30_000
+
+
+def test_shares_and_cpus_are_scaled_compared_and_defended_like_limits(bench: Bench, box: MakeBox) -> None:
+    container = box(cpus=0.2, memory_mib=64)
+    bench.client.state(NODE, container.name, lambda b: "actual" in b)
+    target = {"cpu_shares": 512, "cpuset_cpus": "0"}
+    final = bench.client.final(bench.client.scale(NODE, container.name, target=target))
+    assert final["outcome"] == "COMPLETED", final
+    assert container.value("cpu", "cpu.shares") == "512"
+    assert container.value("cpuset", "cpuset.cpus") == "0"
+    assert container.quota_and_period[0] == 20_000, "what was not asked for stays"
+    since = bench.client.mark()
+    (container.directory("cpu") / "cpu.shares").write_text("2048", encoding="utf-8")
+    bench.client.state(NODE, container.name, lambda b: b["sync_state"] == "DRIFT_DETECTED", since=since)
+    bench.client.state(NODE, container.name, lambda b: b["sync_state"] == "SYNCHRONIZED", since=since)
+    assert container.value("cpu", "cpu.shares") == "512"
+
+
+def test_lowering_needs_no_room_and_stops_above_what_is_in_use(bench: Bench, box: MakeBox) -> None:
+    container = box(cpus=0.4, memory_mib=128)
+    bench.client.state(NODE, container.name, lambda b: "actual" in b)
+    lower = bench.client.scale(NODE, container.name, target={"cpu_limit": 200, "memory_limit": 64})
+    assert bench.client.final(lower)["outcome"] == "COMPLETED"
+    assert (container.quota_and_period[0], container.memory) == (20_000, 64 * 1024 * 1024)
+    too_low = bench.client.final(bench.client.scale(NODE, container.name, target={"memory_limit": 8}))
+    assert too_low["reason"] == "BELOW_USAGE", too_low
+    bench.client.state(NODE, container.name, lambda b: b["sync_state"] == "SYNCHRONIZED" and "last_failure" in b)
+    assert container.memory == 64 * 1024 * 1024

@@ -19,7 +19,7 @@ from components.node_agent.podman.private import PrivatePodman
 from tests.fixtures.broker import RunningBroker, free_port, running_broker
 from tests.fixtures.podman import Box
 from tests.requirements import require
-from tests.system.fleet import NODE, Fleet
+from tests.system.fleet import COMPONENTS, NODE, Fleet
 from tests.system.foreign import Body, ForeignClient
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
@@ -122,6 +122,30 @@ def test_a_broker_that_lost_everything_is_told_all_retained_state_again(bench: P
             newcomer.await_message(topic)
     assert bench.final(bench.ask(300))["outcome"] == "COMPLETED"
     bench.agrees()
+
+
+ORDERS = {
+    "in the order of the chain": ("monitoring_server", "policy_manager", *COMPONENTS[:2], "node_agent"),
+    "the agent first": ("node_agent", *COMPONENTS[:-1]),
+    "ResourceManager last": ("node_agent", "monitoring_server", "policy_manager", *COMPONENTS[1::-1]),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS.values(), ids=ORDERS)
+def test_whatever_is_started_first_drift_from_before_is_mended(bench: Place, order: tuple[str, ...]) -> None:
+    desired = bench.final(bench.ask(300))["desired"]
+    bench.agrees()
+    for component in COMPONENTS:
+        bench.fleet.kill(component)
+    (bench.container.directory("cpu") / "cpu.cfs_quota_us").write_text("44000", encoding="utf-8")
+    since = bench.client.mark()
+    for component in order:
+        bench.fleet.start(component)
+        time.sleep(0.7)
+    found = bench.client.await_message("resources/reconcile", since=since, timeout_s=30)
+    assert found["desired"] == desired
+    bench.client.state(NODE, "victim", lambda b: b["sync_state"] == "SYNCHRONIZED", since=since)
+    assert bench.agrees()["desired"] == desired
 
 
 @pytest.mark.parametrize(
