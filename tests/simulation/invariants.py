@@ -6,6 +6,7 @@ Each check derives its truth anew, from the kernel, the records and the frames; 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
+from broker.bus import Delivery
 from components.action_controller.controller import ActionController
 from components.action_controller.task import Task
 from components.component import Output
@@ -14,7 +15,16 @@ from components.resource_manager.records import ActionRow, Key, Stage, WorkloadR
 from schemas.codec import Cleared, Frame
 from schemas.enums import DesiredOperation, Phase, SyncState
 from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
-from schemas.resources import DesiredReply, DesiredRequest, ResourceState, ValidateReply, ValidateRequest
+from schemas.node import UpdateRequest
+from schemas.resources import (
+    DesiredReply,
+    DesiredRequest,
+    Reconcile,
+    ResourceState,
+    ValidateReply,
+    ValidateRequest,
+)
+from tests.simulation.bus import once
 from tests.simulation.kernel import Truth, Witness, Write
 from tests.simulation.processes import IDLE_TICK_S, Process, Watcher
 from tests.simulation.spoken import Spoken
@@ -57,7 +67,8 @@ class Monitor(Watcher, Witness):
         self.system = system
         self.ledger: Any = None
         self.generations: dict[Key, int] = defaultdict(int)
-        """Highest ever recorded."""
+        """Highest ever recorded, as far as anybody but a lost ledger can know."""
+        self._heard: dict[Key, int] = defaultdict(int)
         self.images: dict[tuple[Key, int], str] = {}
         self.retired: dict[Key, set[int]] = defaultdict(set)
         """Generations whose rollback was confirmed."""
@@ -207,6 +218,27 @@ class Monitor(Watcher, Witness):
     def said(self, process: Process, frame: Frame) -> None:
         """Judge a frame as it leaves."""
         self.spoken.said(process, frame)
+
+    def heard(self, delivery: Delivery) -> None:
+        """Note which generations somebody has heard of."""
+        item = once(delivery.topic, delivery.payload)
+        if isinstance(item, ResourceState | Reconcile | UpdateRequest):
+            key, generation = (item.node, item.workload_id), item.generation or 0
+        elif isinstance(item, DesiredReply) and item.success:
+            row = self.spoken.rows.get(item.in_reply_to.rsplit(":", 2)[0])
+            if row is None:
+                return
+            key, generation = row.key, item.generation
+        else:
+            return
+        self._heard[key] = max(self._heard[key], generation)
+        self.generations[key] = max(self.generations[key], generation)
+
+    def ledger_is_lost(self) -> None:
+        """Forget what only the ledger knew: a generation that nobody heard of may be used again."""
+        self.ledger_lost_at = self.system.world.now
+        self.spoken.ledger_lost = True
+        self.generations = defaultdict(int, self._heard)
 
     # The kernel.
 

@@ -44,6 +44,9 @@ class Watcher:
     def said(self, process: "Process", frame: Frame) -> None:
         """A process publishes."""
 
+    def heard(self, delivery: Delivery) -> None:
+        """A process is handed a message."""
+
 
 class _Watched:
     """A component that is looked at around every step. Everything else is the component's."""
@@ -118,7 +121,6 @@ class Process:
         self._monotonic_offset = 0.0
         self._inbox: deque[Callable[[], None]] = deque()
         self._sleepers: list[greenlet] = []
-        self.ack_first = False
         self._interval = TICK_S
         self._work_done = self._work_seen = 0
         self.counts = BusCounts()
@@ -272,8 +274,7 @@ class Process:
     def _delivered(self, delivery: Delivery) -> None:
         self._work_done += 1
         self.world.note("{} hears {}", self.name, delivery)
-        if self.ack_first:
-            self.link.ack(delivery)
+        self.watcher.heard(delivery)
         self.dispatcher.delivered(delivery)
 
     # Calls: each runs in a greenlet, so that it can wait in simulated time.

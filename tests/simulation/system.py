@@ -133,8 +133,7 @@ class System:
         spoken = self.monitor.spoken
         spoken.excused.update(self.requester.asked, self.requester.events, spoken.heard_of)
         if name == "resource_manager":
-            self.monitor.ledger_lost_at = self.world.now
-            spoken.ledger_lost = True
+            self.monitor.ledger_is_lost()
 
     def retained_state(self, node: str, name: str) -> ResourceState | None:
         """What the broker would tell whoever subscribes now."""
