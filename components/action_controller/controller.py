@@ -56,6 +56,8 @@ class ActionController:
         self._repeater = Repeater()
         self._lanes = Lanes()
         self._tasks: dict[str, Task] = {}
+        self._reconciling: dict[tuple[str, str], Task] = {}
+        """The reconcile under way on a workload, in its lane or beside an action that waits for room."""
         self._workflow = Workflow(settings, self._repeater)
         self._exposition = Exposition()
         self._refused: dict[str, ScalingStatus] = {}
@@ -199,7 +201,7 @@ class ActionController:
             return self._end(task, ActionOutcome.REJECTED, Reason.INVALID_TARGET, text, now)
         if task.action.dry_run:
             return self._follow(task, self._workflow.begin(task, now), now)
-        before = self._reconciling(task.key)
+        before = self._reconciling.get(task.key)
         starts, superseded = self._lanes.enter(task)
         out: list[Output] = []
         if superseded is not None:
@@ -220,20 +222,16 @@ class ActionController:
         final = self._journal.final_of(told.action_id)
         first = self._lanes.running((told.node, told.workload_id))
         waits = first is not None and first.phase is Phase.WAITING  # and holds nothing
-        running = self._reconciling((told.node, told.workload_id)) if waits else first
+        running = self._reconciling.get((told.node, told.workload_id)) if waits else first
         if final is not None or (running is not None and running.reconcile is None):
             return [give_back(told)]
         if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
             return []  # an earlier reconcile is about to end; this one is repeated
         task = task_of_reconcile(told, now)
-        self._tasks[task.id] = task
+        self._tasks[task.id] = self._reconciling[task.key] = task
         if first is None:
             self._lanes.enter(task)
         return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
-
-    def _reconciling(self, key: tuple[str, str]) -> Task | None:
-        """The reconcile under way on a workload, in its lane or beside an action that waits for room."""
-        return next((task for task in self._tasks.values() if task.reconcile and task.key == key), None)
 
     def _reply(self, reply: Any, now: Instant) -> list[Output]:
         task = self._workflow.waiting_for(reply.in_reply_to)
@@ -292,6 +290,8 @@ class ActionController:
         self._trouble = None
         self._exposition.ended(task.ending or final)
         self._tasks.pop(task.id, None)
+        if self._reconciling.get(task.key) is task:
+            del self._reconciling[task.key]
         self._unsaid[task.id] = now.monotonic
         following = self._lanes.leave(task)
         out: list[Output] = [task.ending or final]

@@ -121,6 +121,25 @@ def test_a_newer_action_that_takes_the_place_of_the_waiting_one_begins_at_once(b
     assert bench.phases() == [("a-2", "recording")]
 
 
+def test_only_one_reconcile_runs_beside_an_action_that_waits(bench: Bench) -> None:
+    bench.waits()
+    bench.reconcile("r-1")
+    assert bench.reconcile("r-2") == []
+    bench.updated("r-1")
+    bench.judged(Verdict.SYNCHRONIZED, "r-1")
+    bench.reconcile("r-2")
+    assert bench.only(UpdateRequest).action_id == "r-2"
+
+
+def test_an_action_that_arrives_ends_the_reconcile_beside_the_one_whose_place_it_takes(bench: Bench) -> None:
+    bench.waits("a-1")
+    bench.reconcile()
+    bench.act("a-2")
+
+    report = bench.only(ActualReport)
+    assert (report.action_id, report.reason) == ("r-1", Reason.SUPERSEDED)
+
+
 def test_a_second_reconcile_waits_for_the_end_of_the_first(bench: Bench) -> None:
     bench.reconcile("r-1")
     assert bench.reconcile("r-2") == []

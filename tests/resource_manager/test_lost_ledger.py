@@ -113,6 +113,13 @@ def test_a_fence_that_was_seen_once_counts_for_ever(bench: Bench) -> None:
     assert bench.recorded("a-1", cpu_limit=2500).generation == ahead + 1
 
 
+def test_a_report_tells_of_a_generation_that_an_old_copy_of_the_ledger_does_not_know(bench: Bench) -> None:
+    bench.report("of-the-lost-ledger", generation=EPOCH_S + 700, actual=Limits(cpu_limit=2000))
+    bench.after(61)
+
+    assert bench.recorded("a-1", cpu_limit=2500).generation == EPOCH_S + 701
+
+
 def test_revisions_go_on_after_the_ledger_was_lost(bench: Bench) -> None:
     bench.scaled("a-1", cpu_limit=2500)
     revision = bench.state().revision

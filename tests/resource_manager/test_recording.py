@@ -109,6 +109,17 @@ def test_a_container_that_stopped_since_the_grant_is_not_scaled(bench: Bench) ->
     assert bench.state().desired is None
 
 
+def test_one_that_was_refused_at_first_and_recorded_later_may_begin_again(bench: Bench) -> None:
+    """Its ActionController crashed; it begins at attempt 1 and must come to where it was."""
+    bench.validate(cpu=5000)
+    bench.snapshot(container("cam"), container("nav", 1000, 1024))
+    bench.validate(cpu=5000, attempt=2)
+    recorded = bench.record(cpu_limit=5000, attempt=2)
+
+    assert bench.validate(cpu=5000).allowed
+    assert bench.record(cpu_limit=5000).generation == recorded.generation
+
+
 def test_a_later_decision_never_sees_the_action_that_ended_as_open(bench: Bench) -> None:
     bench.scaled("a-1", cpu_limit=2500)
 
