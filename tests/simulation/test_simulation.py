@@ -15,15 +15,15 @@ ROOT = Path(__file__).parents[2]
 
 FOUND_WITHIN = {
     "said-before-kept": 5,
-    "no-reservation": 20,
-    "lease-forgotten": 100,
-    "generation-ignored": 150,
-    "retry-from-cache": 150,
-    "rollback-not-sent": 600,
-    "old-snapshot-judged": 300,
-    "busy-ignored": 150,
-    "generation-forgotten": 600,
-    "same-name-is-enough": 150,
+    "no-reservation": 5,
+    "old-snapshot-judged": 10,
+    "busy-ignored": 20,
+    "generation-ignored": 30,
+    "retry-from-cache": 60,
+    "same-name-is-enough": 100,
+    "lease-forgotten": 150,
+    "generation-forgotten": 400,
+    "rollback-not-sent": 500,
 }
 """Seeds, several times as many as were needed when each was measured (README)."""
 EVERY_DAY = ("said-before-kept", "no-reservation")
@@ -62,7 +62,7 @@ def test_a_bug_is_found_and_its_history_told(bug: str) -> None:
     done = simulation("--planted", bug, "--seeds", str(FOUND_WITHIN[bug]), "--jobs", "1")
 
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "VIOLATED invariant 1" in done.stdout
+    assert "VIOLATED invariant" in done.stdout
     assert f"--planted {bug} -v" in done.stdout, "it says how to see it again"
     assert "resource_manager says ValidateReply" in done.stdout, "and what led to it"
 
