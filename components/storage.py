@@ -45,6 +45,7 @@ class Database:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._release = self._own(path)
             self._connection = self._open_or_begin_anew()
+            weakref.finalize(self, self._connection.close)
         except (sqlite3.Error, OSError) as error:
             self._release()
             raise StorageError(f"{path}: cannot open the database: {error}") from error
