@@ -26,6 +26,8 @@ MARGIN_MIB: Final = 32
 """The default of node_agent.memory_margin_mib."""
 BYTES_PER_MIB: Final = 1 << 20
 PERIOD_US: Final = 100_000
+CRUN_SUBGROUP: Final = "container"
+"""With systemd, crun makes one of this name below the scope."""
 UNLIMITED_BYTES: Final = 1 << 60
 
 
@@ -84,10 +86,6 @@ class Bench:
         rows = self.call("GET", "/containers/json")
         return any(name in row["Names"] for row in rows)
 
-    def pid(self, name: str) -> int:
-        """The first process of a running container."""
-        return int(self.call("GET", f"/containers/{name}/json")["State"]["Pid"])
-
     def update(self, workload: str, *, runtime_id: str | None = None, **target: Any) -> UpdateResult:
         """Let the node agent's procedure give a container these limits."""
         order = UpdateOrder(workload, Limits(**target), time.monotonic() + CALL_TIMEOUT_S, runtime_id)
@@ -95,13 +93,15 @@ class Bench:
 
     def kernel(self, name: str) -> "KernelView":
         """What the kernel says of a running container."""
-        return KernelView(self.pid(name))
+        told = self.call("GET", f"/containers/{name}/json")
+        return KernelView(int(told["State"]["Pid"]), told["Id"])
 
 
 class KernelView:
     """The cgroup files of one container, found through its first process."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self, pid: int, identity: str) -> None:
+        self._identity = identity
         self._paths = dict[str, str]()
         for line in Path(f"/proc/{pid}/cgroup").read_text(encoding="ascii").splitlines():
             _, controllers, path = line.split(":", 2)
@@ -146,7 +146,11 @@ class KernelView:
         """CPU weight (cgroup v2) or shares (v1) of the outermost cgroup of the container alone, if any."""
         if self.version == 1:
             return int(next(iter(self.read("cpu", "cpu.shares").values())))
-        own = [text for name, text in self.read("cpu", "cpu.weight").items() if is_own(name)]
+        own = [
+            text
+            for name, text in self.read("cpu", "cpu.weight").items()
+            if name == CRUN_SUBGROUP or self._identity in name
+        ]
         return int(own[-1]) if own else None
 
     def memory_used(self) -> int:
@@ -165,11 +169,6 @@ class KernelView:
             iter(self.read("memory", "memory.events" if self.version == 2 else "memory.oom_control").values())
         )
         return sum(int(line.split()[1]) for line in text.splitlines() if line.startswith("oom_kill "))
-
-
-def is_own(directory: str) -> bool:
-    """Whether a cgroup was made for one container alone; a pod's is named libpod_pod."""
-    return directory == "container" or (directory.startswith("libpod-") and "pod_" not in directory)
 
 
 def run(*argv: str, timeout_s: float = CALL_TIMEOUT_S) -> str:
