@@ -60,9 +60,10 @@ def _known_answer(row: ActionRow | None, request: ValidateRequest) -> dict[str, 
         told = {"verdict": row.verdict, "reason": row.reason, "message": row.message}
         return {"allowed": False, "generation": row.generation, "workload_id": row.workload, **told}
     before = recall(row, "validate", request.attempt)
-    recorded = row.stage is Stage.RECORDED  # then one that crashed and begins again is answered up to where it was
-    if before is not None and (before["allowed"] or not recorded):
+    if before is not None and (before["allowed"] or not row.open):
         return before
+    # One that crashed begins again at an attempt that was refused once: it is answered up to where it was, since a
+    # late RECORD of its earlier life may still come.
     if row.open:
         return {"allowed": True, "generation": row.generation, "workload_id": row.workload}
     if request.attempt <= row.attempt:

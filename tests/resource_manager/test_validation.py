@@ -95,7 +95,14 @@ def test_the_next_attempt_of_a_refused_action_is_judged_anew(bench: Bench) -> No
 
     assert bench.validate("a-1", "cam", cpu=5000, attempt=2).allowed
     assert bench.capacity().allocated.cpu == 6000
-    assert not bench.validate("a-1", "cam", cpu=5000).allowed
+
+
+def test_an_action_that_begins_again_after_a_crash_is_told_of_what_it_holds(bench: Bench) -> None:
+    bench.validate("a-1", "cam", cpu=5000)
+    bench.snapshot(container("cam"), container("nav", 1000, 1024))
+    bench.validate("a-1", "cam", cpu=5000, attempt=2)
+
+    assert bench.validate("a-1", "cam", cpu=5000).allowed, "attempt 1 was refused, but attempt 2 holds room"
     assert bench.capacity().allocated.cpu == 6000
 
 
