@@ -19,7 +19,7 @@ from tests.system.foreign import ForeignClient
 
 NODE = "bench-1"
 COMPONENTS = ("monitoring_server", "policy_manager", "action_controller", "resource_manager", "node_agent")
-START_WITHIN_S = 30.0
+START_WITHIN_S = 60.0
 SETTLE_WITHIN_S = 30.0
 SETTLED_FOR_S = 3.5
 """Longer than the hold of a container that is gone, as the benches of this folder configure it."""
@@ -114,8 +114,12 @@ def _await_ready(client: ForeignClient, system: RunningSystem) -> None:
     try:
         for component in COMPONENTS:
             instance = NODE if component == "node_agent" else "main"
-            client.await_message(f"component/{component}/{instance}", lambda b: b["state"] == "ready")
-        client.await_message(f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0)
+            client.await_message(
+                f"component/{component}/{instance}", lambda b: b["state"] == "ready", timeout_s=START_WITHIN_S
+            )
+        client.await_message(
+            f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0, timeout_s=START_WITHIN_S
+        )
     except AssertionError as error:
         raise AssertionError(f"{error}\n{system.log_tail(40)}") from error
 

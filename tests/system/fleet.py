@@ -17,6 +17,7 @@ from tests.system.foreign import Body, ForeignClient
 
 NODE = "fleet-1"
 COMPONENTS = ("resource_manager", "action_controller", "policy_manager", "monitoring_server", "node_agent")
+START_WITHIN_S = 60.0
 STOP_WITHIN_S = 15
 REST_WITHIN_S = 90.0
 
@@ -97,8 +98,12 @@ class Fleet:
         try:
             for component in COMPONENTS:
                 instance = NODE if component == "node_agent" else "main"
-                client.await_message(f"component/{component}/{instance}", lambda b: b["state"] == "ready")
-            client.await_message(f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0)
+                client.await_message(
+                    f"component/{component}/{instance}", lambda b: b["state"] == "ready", timeout_s=START_WITHIN_S
+                )
+            client.await_message(
+                f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0, timeout_s=START_WITHIN_S
+            )
         except AssertionError as error:
             raise AssertionError(f"{error}\n{self.logs()}") from error
 
