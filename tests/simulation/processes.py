@@ -183,6 +183,12 @@ class Process:
         if self.starts_again:
             self.world.after(self.restart_after, self.start)
 
+    def release(self) -> None:
+        """End calls that never came back: a suspended greenlet is never collected, nor the world it knows."""
+        for fiber in self._sleepers:
+            fiber.throw()
+        self._sleepers.clear()
+
     def kill_after(self, steps: int, restart_after: float) -> None:
         """Be killed in the middle of work, `steps` steps from now."""
         self.kill_in = steps

@@ -72,6 +72,7 @@ class System:
         for process in [*self.processes, self.client]:
             process.starts_again = False
             process.kill()
+            process.release()
 
     def path(self, name: str) -> Path:
         """Of a database."""
