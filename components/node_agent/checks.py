@@ -98,10 +98,11 @@ def _refuse_memory(wanted: int | None, present: Enforced, host: Host, margin_mib
         return Refusal(Reason.PARENT_LIMIT, text)
     limit = present.limits.memory_limit
     falls = limit is None or wanted < limit
-    if falls and wanted < present.memory_used + margin_mib:
+    needed = present.memory_needed
+    if falls and wanted < needed + margin_mib:
         text = (
-            f"memory_limit {wanted}Mi is below the {present.memory_used}Mi in use + {margin_mib}Mi margin; "
-            "free memory in the container, or ask for more"
+            f"memory_limit {wanted}Mi is below the {needed}Mi in use of late + {margin_mib}Mi margin; "
+            "free memory in the container and wait a minute, or ask for more"
         )
         return Refusal(Reason.BELOW_USAGE, text)
     return None

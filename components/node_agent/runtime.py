@@ -67,11 +67,18 @@ class Enforced:
     """CPU time since the container started, microseconds."""
     unchangeable: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Limits that cannot be changed for this container, and why, with the remedy."""
+    peak_bytes: int = 0
+    """The most of `memory_bytes` seen of late; 0: not looked at before."""
 
     @property
     def memory_used(self) -> int:
         """Memory in use, MiB, rounded up."""
         return -(-self.memory_bytes // BYTES_PER_MIB)
+
+    @property
+    def memory_needed(self) -> int:
+        """Memory in use now or a moment ago, MiB, rounded up."""
+        return -(-max(self.memory_bytes, self.peak_bytes) // BYTES_PER_MIB)
 
 
 @dataclass(frozen=True, slots=True)

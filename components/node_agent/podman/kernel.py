@@ -2,6 +2,7 @@
 
 import errno
 import os
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Final
 
 from components.node_agent.podman.cgroups import CgroupTree, Levels, Placement, read_text
 from components.node_agent.podman.formats import FORMATS
+from components.node_agent.podman.peaks import RecentPeaks
 from components.node_agent.podman.weights import Weights
 from components.node_agent.runtime import (
     DEFAULT_PERIOD_US,
@@ -62,6 +64,7 @@ class KernelReader:
         self._root = root
         self._tree = CgroupTree(root)
         self.weights = Weights()
+        self._peaks = RecentPeaks()
         self._placements: dict[tuple[str, int], tuple[str, Placement]] = {}
 
     @property
@@ -152,7 +155,8 @@ class KernelReader:
             used = form.memory_used(memory.own[-1])
             cpu_time = form.cpu_time_us(placement.levels.get("cpuacct", cpu).own[-1])
         period = next((period for quota, period in quotas if quota), quotas[0][1] if quotas else DEFAULT_PERIOD_US)
-        return Enforced(limits, parents, period, used, cpu_time, _unchangeable(placement))
+        peak = self._peaks.seen((container.id, container.pid), used, time.monotonic())
+        return Enforced(limits, parents, period, used, cpu_time, _unchangeable(placement), peak)
 
 
 def _unchangeable(placement: Placement) -> dict[str, str]:

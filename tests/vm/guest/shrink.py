@@ -11,10 +11,14 @@ from collections import Counter
 from functools import partial
 from typing import Any, Final
 
+from schemas.enums import Reason
 from tests.vm.guest.bench import Bench, KernelView, resource_limits, run
 
 ROOMY_MIB: Final = 256
 TARGETS_MIB: Final = range(16, 160)
+METRICS_INTERVAL_S: Final = 1.0
+"""The default of node_agent.metrics_interval_s."""
+LOOKS: Final = 20
 MOVER: Final = "mover"
 MOVES: Final = """
 while true; do
@@ -31,6 +35,7 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
     view = bench.kernel(MOVER)
+    look_around(bench)
     outcomes = Counter[str]()
     kills: list[str] = []
     seconds: list[float] = []
@@ -45,17 +50,26 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
             if result.success:
                 bench.update(MOVER, memory_limit=ROOMY_MIB)
             killed = kills_in(view)
-            if killed is None:
+            if killed is None or result.reason is Reason.NOT_RUNNING:
                 kills.append(f"{target}Mi ended the whole container: {result.message}")
                 bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
                 view = bench.kernel(MOVER)
+                killed = 0
             elif killed > seen:
                 kills.append(f"{target}Mi: {result.message}")
-            seen = killed or 0
+            seen = killed
     finally:
         bench.remove(MOVER)
     seconds.sort()
     return {"outcomes": outcomes, "kills": kills, "median_s": seconds[len(seconds) // 2], "longest_s": seconds[-1]}
+
+
+def look_around(bench: Bench) -> None:
+    """Look at the container as the agent does for its metrics, which has run for a while when somebody lowers."""
+    container = bench.runtime.resolve(MOVER)
+    for _ in range(LOOKS):
+        bench.runtime.read(container)
+        time.sleep(METRICS_INTERVAL_S)
 
 
 def kills_in(view: KernelView) -> int | None:
