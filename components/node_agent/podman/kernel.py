@@ -31,7 +31,10 @@ CONTROLLER_OF: Final = {
     "memory_limit": "memory",
     "cpuset_cpus": "cpuset",
 }
-NO_CGROUP: Final = "the container has no cgroup of its own; create it without --cgroups=disabled"
+NO_CGROUP: Final = (
+    "the container has no cgroup of its own; create it without --cgroups=disabled, "
+    "and rootless ones on a machine with cgroup v2"
+)
 
 
 def not_delegated(controller: str) -> str:
