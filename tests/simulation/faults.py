@@ -243,6 +243,7 @@ class Faults:
         """The broker goes and comes back, with or without its memory."""
         keeps = self.rng.choice(("all", "all", "saved", "nothing"))
         self.system.broker.go_down(keeps)
+        self.system.monitor.memory_is_lost()
         self.world.after(some(self.rng, 0.2, 20), self.system.broker.come_up)
 
     def clock(self) -> None:

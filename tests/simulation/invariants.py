@@ -6,25 +6,20 @@ Each check derives its truth anew, from the kernel, the records and the frames; 
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, Final
 
-from broker.bus import Delivery
 from components.action_controller.controller import ActionController
-from components.action_controller.task import Task
 from components.component import Output
 from components.resource_manager.manager import ResourceManager
 from components.resource_manager.records import ActionRow, Key, Stage, WorkloadRecord
 from schemas.codec import Cleared, Frame
 from schemas.enums import DesiredOperation, Phase, SyncState
 from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
-from schemas.node import UpdateRequest
 from schemas.resources import (
     DesiredReply,
     DesiredRequest,
-    Reconcile,
     ResourceState,
     ValidateReply,
     ValidateRequest,
 )
-from tests.simulation.bus import once
 from tests.simulation.kernel import Truth, Witness, Write
 from tests.simulation.processes import IDLE_TICK_S, Process, Watcher
 from tests.simulation.spoken import Spoken
@@ -68,7 +63,6 @@ class Monitor(Watcher, Witness):
         self.ledger: Any = None
         self.generations: dict[Key, int] = defaultdict(int)
         """Highest ever recorded, as far as anybody but a lost ledger can know."""
-        self._heard: dict[Key, int] = defaultdict(int)
         self.images: dict[tuple[Key, int], str] = {}
         self.retired: dict[Key, set[int]] = defaultdict(set)
         """Generations whose rollback was confirmed."""
@@ -207,11 +201,11 @@ class Monitor(Watcher, Witness):
                     self.fail("9 (reservations end)", f"{action_id} holds room for {now - since:.0f} s")
 
     def _one_running_action(self, controller: ActionController) -> None:
-        """Of what names a container alike; of what names it by id and by name, the ledger lets one through."""
+        """Of those that name a container alike: ActionController cannot know that a name and an id mean the same."""
         at_work = [task for task in controller.tasks if task.phase in _WORKING]
         actions = [task.key for task in at_work if task.reconcile is None]
         reconciles = [task.key for task in at_work if task.reconcile is not None]
-        for named in (actions, reconciles, [(t.action.node, t.name) for t in at_work if _updates(t)]):
+        for named in (actions, reconciles):
             if len(named) != len(set(named)):
                 self.fail("5 (one running action)", f"{sorted(named)}")
 
@@ -219,26 +213,25 @@ class Monitor(Watcher, Witness):
         """Judge a frame as it leaves."""
         self.spoken.said(process, frame)
 
-    def heard(self, delivery: Delivery) -> None:
-        """Note which generations somebody has heard of."""
-        item = once(delivery.topic, delivery.payload)
-        if isinstance(item, ResourceState | Reconcile | UpdateRequest):
-            key, generation = (item.node, item.workload_id), item.generation or 0
-        elif isinstance(item, DesiredReply) and item.success:
-            row = self.spoken.rows.get(item.in_reply_to.rsplit(":", 2)[0])
-            if row is None:
-                return
-            key, generation = row.key, item.generation
-        else:
-            return
-        self._heard[key] = max(self._heard[key], generation)
-        self.generations[key] = max(self.generations[key], generation)
-
-    def ledger_is_lost(self) -> None:
-        """Forget what only the ledger knew: a generation that nobody heard of may be used again."""
-        self.ledger_lost_at = self.system.world.now
-        self.spoken.ledger_lost = True
-        self.generations = defaultdict(int, self._heard)
+    def memory_is_lost(self, *, ledger: bool = False) -> None:
+        """Keep in mind only which generations somebody still knows: ledger, retained states, fences of agents."""
+        if ledger:
+            self.ledger_lost_at = self.system.world.now
+            self.spoken.ledger_lost = True
+            self.ledger = None
+        if self.ledger_lost_at is None:
+            return  # the ledger knows them all
+        self.generations = defaultdict(int, self.ledger.generations if self.ledger is not None else {})
+        for node, agent in self.system.agents.items():
+            for name in self.system.kernels[node].containers_by_name:
+                state = self.system.retained_state(node, name)
+                fence = agent.component._commands.fence_of(name) if agent.alive else None
+                known = (
+                    self.generations[node, name],
+                    state.generation if state else 0,
+                    fence.generation if fence else 0,
+                )
+                self.generations[node, name] = max(known)
 
     # The kernel.
 
@@ -301,10 +294,6 @@ class Monitor(Watcher, Witness):
         """Whether a lost ledger may not have seen everything again."""
         lease = self.system.settings.resource_manager.lease_s
         return self.ledger_lost_at is not None and self.system.world.now < self.ledger_lost_at + 2 * lease
-
-
-def _updates(task: Task) -> bool:
-    return task.phase is Phase.UPDATING and task.reconcile is None
 
 
 def _commanded(write: Write) -> bool:

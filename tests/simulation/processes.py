@@ -44,9 +44,6 @@ class Watcher:
     def said(self, process: "Process", frame: Frame) -> None:
         """A process publishes."""
 
-    def heard(self, delivery: Delivery) -> None:
-        """A process is handed a message."""
-
 
 class _Watched:
     """A component that is looked at around every step. Everything else is the component's."""
@@ -280,7 +277,6 @@ class Process:
     def _delivered(self, delivery: Delivery) -> None:
         self._work_done += 1
         self.world.note("{} hears {}", self.name, delivery)
-        self.watcher.heard(delivery)
         self.dispatcher.delivered(delivery)
 
     # Calls: each runs in a greenlet, so that it can wait in simulated time.

@@ -101,6 +101,7 @@ class System:
             "policy_manager": (self.policy_managers, self._build_policy_manager),
         }[kind]
         second = self._process(kind, self.central, build)
+        second.starts_again = False
         same.append(second)
         self.world.note("FAULT a second {} is started", kind)
         second.start()
@@ -134,7 +135,7 @@ class System:
         spoken = self.monitor.spoken
         spoken.excused.update(self.requester.asked, self.requester.events, spoken.heard_of)
         if name == "resource_manager":
-            self.monitor.ledger_is_lost()
+            self.monitor.memory_is_lost(ledger=True)
 
     def retained_state(self, node: str, name: str) -> ResourceState | None:
         """What the broker would tell whoever subscribes now."""
@@ -176,10 +177,14 @@ class System:
         store = MemoryStore()
         machine = Machine(node)
 
+        def died() -> None:
+            kernel.connection_breaks()
+            self.monitor.memory_is_lost()
+
         def build(process: Process) -> Component:
             kernel.process = process
             kernel.events = lambda: self._event(process)
-            process.on_death = kernel.connection_breaks
+            process.on_death = died
             kernel.listed = None
             settings = self.settings.model_copy(update={"node_agent": agent.model_copy(update={"node": node})})
             boot_id = store.next_boot(process.now().epoch_ms // 1000)
