@@ -201,7 +201,7 @@ class Monitor(Watcher, Witness):
                     self.fail("9 (reservations end)", f"{action_id} holds room for {now - since:.0f} s")
 
     def _one_running_action(self, controller: ActionController) -> None:
-        """Of those that name a container alike: ActionController cannot know that an id and a name are one."""
+        """Of those that name a container alike: it cannot know that a name and an id mean the same."""
         at_work = [task for task in controller.tasks if task.phase in _WORKING]
         actions = [task.key for task in at_work if task.reconcile is None]
         reconciles = [task.key for task in at_work if task.reconcile is not None]
