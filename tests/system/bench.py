@@ -21,6 +21,8 @@ NODE = "bench-1"
 COMPONENTS = ("monitoring_server", "policy_manager", "action_controller", "resource_manager", "node_agent")
 START_WITHIN_S = 60.0
 SETTLE_WITHIN_S = 30.0
+ROOM_SHARE = 0.6
+"""Of what a node can give; enough for any test that does not fill it on purpose."""
 SETTLED_FOR_S = 3.5
 """Longer than the hold of a container that is gone, as the benches of this folder configure it."""
 
@@ -39,6 +41,16 @@ class Bench:
     def another_client(self, **options: Any) -> ForeignClient:
         """One more foreign client, to be used as a context manager."""
         return ForeignClient(self.port, **options)
+
+    def await_room(self) -> None:
+        """Wait until the room of earlier tests' containers is free again, which is held for a while."""
+        end = time.monotonic() + SETTLE_WITHIN_S
+        while True:
+            now = self.client.heard(f"resources/capacity/{NODE}")[-1]
+            if now["available"]["cpu"] >= ROOM_SHARE * (now["total"]["cpu"] - now["reserved"]["cpu"]):
+                return
+            assert time.monotonic() < end, f"no room for a test: {now}"
+            time.sleep(0.05)
 
     def free_cpu(self) -> int:
         """Millicores available, once containers of earlier tests are forgotten and those of this one counted."""

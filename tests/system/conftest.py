@@ -31,3 +31,12 @@ def bench(private_podman: PrivatePodman) -> Iterator[Bench]:
         resource_manager={"reserved": {"cpu": "200m", "memory": "1Gi"}, "absent_hold_s": 2},
     ) as bench:
         yield bench
+
+
+@pytest.fixture(autouse=True)
+def room(request: pytest.FixtureRequest) -> None:
+    """Begin each test on the shared system with room for its containers."""
+    if "bench" in request.fixturenames:
+        shared = request.getfixturevalue("bench")
+        if isinstance(shared, Bench):
+            shared.await_room()
