@@ -35,6 +35,9 @@ def test_two_requests_at_once_for_the_last_room_exactly_one_is_granted(bench: Be
 def test_a_shortage_is_told_with_its_numbers(bench: Bench, box: MakeBox) -> None:
     container = box(cpus=0.2, memory_mib=32)
     bench.client.state(NODE, container.name, lambda b: "actual" in b)
+    since = bench.client.mark()
+    box(cpus=0.3, memory_mib=32)
+    bench.client.await_message(f"resources/capacity/{NODE}", lambda b: b["allocated"]["cpu"] >= 500, since=since)
     capacity = bench.client.heard(f"resources/capacity/{NODE}")[-1]
     most = capacity["total"]["cpu"] - capacity["reserved"]["cpu"]
     final = bench.client.final(bench.client.scale(NODE, container.name, target={"cpu_limit": most}))
