@@ -36,6 +36,7 @@ class _Bare(http.client.HTTPConnection):
         assert response.status == 201
 
 
+@pytest.mark.slow  # a ratio of times: true on a quiet machine only, so never among the everyday tests
 def test_from_request_to_reply_takes_little_longer_than_the_bare_call(
     private_podman: PrivatePodman, box: MakeBox, tmp_path: Path
 ) -> None:
