@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from components.node_agent.podman.private import PrivatePodman
 from tests.fixtures.podman import MakeBox
 from tests.node_agent.live import LiveAgent
