@@ -1,6 +1,7 @@
 """Run seeds: `python -m tests.simulation --seed N -v` replays one, `--seeds 20000 --jobs 2` looks for trouble."""
 
 import argparse
+import contextlib
 import gc
 import os
 import sys
@@ -59,8 +60,7 @@ def _tell(result: Result, lines: int, planted: str | None) -> None:
 
 
 def _chunk(first: int, count: int, options: argparse.Namespace) -> tuple[list[Result], int, int, int]:
-    gc.freeze()
-    gc.set_threshold(100_000)
+    gc.disable()  # a simulation is garbage as a whole, when it is over
     failed: list[Result] = []
     steps = actions = 0
     for seed in range(first, first + count):
@@ -71,6 +71,7 @@ def _chunk(first: int, count: int, options: argparse.Namespace) -> tuple[list[Re
             failed.append(result)
             if not options.keep_going:
                 break
+        gc.collect()
     return failed, count, steps, actions
 
 
@@ -79,11 +80,21 @@ def _chunks(first: int, count: int) -> Iterator[tuple[int, int]]:
         yield start, min(_CHUNK, first + count - start)
 
 
+@contextlib.contextmanager
+def _given_up(pool: ProcessPoolExecutor) -> Iterator[None]:
+    """Begin nothing more when a bug of the simulation itself, or a person, ends it."""
+    try:
+        yield
+    except BaseException:
+        pool.shutdown(wait=False, cancel_futures=True)
+        raise
+
+
 def _many(options: argparse.Namespace) -> int:
     began = time.monotonic()
     done = steps = actions = 0
     failed: list[Result] = []
-    with ProcessPoolExecutor(options.jobs) as pool:
+    with ProcessPoolExecutor(options.jobs) as pool, _given_up(pool):
         futures = [pool.submit(_chunk, *chunk, options) for chunk in _chunks(options.first, options.seeds)]
         for future in as_completed(futures):
             bad, count, more_steps, more_actions = future.result()
@@ -94,8 +105,7 @@ def _many(options: argparse.Namespace) -> int:
             rate = done / (time.monotonic() - began)
             print(f"\r{done} of {options.seeds} seeds, {rate:.1f}/s, {len(failed)} violated", end="", flush=True)
             if failed and not options.keep_going:
-                for other in futures:
-                    other.cancel()
+                pool.shutdown(cancel_futures=True)
                 break
     print(f"\n{done} seeds, {actions} actions, {steps} steps in {time.monotonic() - began:.0f} s")
     if failed:

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 def unrest(system: "System") -> Iterator[str]:
     """Everything that is not as it must be in the end, in words."""
     ledger = system.monitor.ledger
+    if ledger is None:
+        yield "11: ResourceManager does not run"
+        return
     yield from _open(system)
     for (node, name), record in ledger.workloads.items():
         yield from _workload(system, (node, name), record)

@@ -70,6 +70,7 @@ class System:
     def close(self) -> None:
         """Let go of files."""
         for process in [*self.processes, self.client]:
+            process.on_death = lambda: None
             process.starts_again = False
             process.kill()
             process.release()
@@ -103,6 +104,8 @@ class System:
         second = self._process(kind, self.central, build)
         second.starts_again = False
         same.append(second)
+        for process in same:
+            process.on_death = lambda: self._one_remains(same)
         self.world.note("FAULT a second {} is started", kind)
         second.start()
 
@@ -205,6 +208,11 @@ class System:
             self.world.rng.random(),
             lambda: process.perform(lambda: process.dispatcher.returned(ContainersChanged())),
         )
+
+    def _one_remains(self, same: list[Process]) -> None:
+        """Whoever watches over the system sees to it that one process of a kind starts again."""
+        if not any(process.starts_again for process in same):
+            ([process for process in same if process.alive] or same)[-1].starts_again = True
 
     def _process(self, name: str, machine: Machine, build: Any) -> Process:
         return Process(self.world, self.broker, machine, name, build, self.monitor)
