@@ -35,11 +35,15 @@ class Exposition:
     def families(self, open_actions: Counter[str]) -> Iterable[Metric]:
         """All metric families; `open_actions` by phase."""
         outcomes = CounterMetricFamily(
-            "piriscale_scaling_actions", "Actions that ended", labels=("outcome", "reason")
+            "piriscale_scaling_actions",
+            "Actions that ended; neither dry runs nor reconciles",
+            labels=("outcome", "reason"),
         )
         for labels, count in self._outcomes.items():
             outcomes.add_metric(list(labels), count)
-        waiting = GaugeMetricFamily("piriscale_scaling_open_actions", "Actions under way", labels=("phase",))
+        waiting = GaugeMetricFamily(
+            "piriscale_scaling_open_actions", "Actions that have not ended, by phase", labels=("phase",)
+        )
         for phase, count in open_actions.items():
             waiting.add_metric([phase], count)
         return outcomes, self._durations.family(), waiting

@@ -1,10 +1,15 @@
-"""What ResourceManager shows to Prometheus, in base units: cores and bytes."""
+"""What ResourceManager shows to Prometheus, in base units: cores and bytes.
+
+Nothing is shown of what is gone: no workload that was removed, no node that was forgotten. Labels are names of
+nodes and workloads that the ledger knows, and words of enums.
+"""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
+from components.presence import away
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.records import WorkloadRecord
 from components.resource_manager.turn import Live
@@ -16,22 +21,44 @@ _WORKLOAD: Final = ("node", "workload")
 
 
 def families(ledger: Ledger, live: Live) -> Iterable[Metric]:
-    """All metric families. Series of workloads that are gone are gone too."""
+    """All metric families."""
     present = [record for record in ledger.workloads.values() if not record.dormant]
     yield _states(present)
     yield from _limits(present)
     yield from _capacity(live)
-    drifts = CounterMetricFamily("piriscale_drift", "Drifts detected", labels=("node", "cause"))
+    yield _nodes(ledger, live)
+    drifts = CounterMetricFamily(
+        "piriscale_drift",
+        "Times that limits in force were found to differ from those desired",
+        labels=("node", "cause"),
+    )
     for (node, cause), count in live.drifts.items():
-        drifts.add_metric([node, cause], count)
+        if node in ledger.nodes:
+            drifts.add_metric([node, cause], count)
     yield drifts
-    reconciles = CounterMetricFamily("piriscale_reconcile_attempts", "Reconciles that ended", labels=("result",))
+    reconciles = CounterMetricFamily(
+        "piriscale_reconcile_attempts", "Reconciles that ended, by verdict", labels=("result",)
+    )
     for result, count in live.reconciles.items():
         reconciles.add_metric([result], count)
     yield reconciles
     yield GaugeMetricFamily(
-        "piriscale_reservations", "Actions open or held in the ledger", sum(map(len, ledger.active.values()))
+        "piriscale_reservations",
+        "Actions that hold room: open, or ended without it being known what is in force",
+        sum(map(len, ledger.active.values())),
     )
+
+
+def _nodes(ledger: Ledger, live: Live) -> Metric:
+    family = GaugeMetricFamily(
+        "piriscale_node_up",
+        "1 while the agent of a node can be reached, 0 while it is away; before it spoke it counts as there",
+        labels=("node",),
+    )
+    for node in ledger.nodes:
+        presence = live.agents.get(node)
+        family.add_metric([node], int(presence is None or not away(presence)))
+    return family
 
 
 def _states(present: list[WorkloadRecord]) -> Metric:
@@ -47,9 +74,13 @@ def _states(present: list[WorkloadRecord]) -> Metric:
 
 
 def _limits(present: list[WorkloadRecord]) -> Iterator[Metric]:
-    for kind, text in (("desired", "Limit that is desired"), ("actual", "Limit in force")):
-        cpu = GaugeMetricFamily(f"piriscale_{kind}_cpu_cores", f"{text}, cores", labels=_WORKLOAD)
-        memory = GaugeMetricFamily(f"piriscale_{kind}_memory_bytes", f"{text}, bytes", labels=_WORKLOAD)
+    for kind, text in (("desired", "limit that is desired"), ("actual", "limit in force")):
+        cpu = GaugeMetricFamily(
+            f"piriscale_{kind}_cpu_cores", f"CPU {text}, cores; absent: none", labels=_WORKLOAD
+        )
+        memory = GaugeMetricFamily(
+            f"piriscale_{kind}_memory_bytes", f"Memory {text}, bytes; absent: none", labels=_WORKLOAD
+        )
         for record in present:
             limits = _shown(record, kind)
             if limits.cpu_limit is not None:
@@ -67,8 +98,16 @@ def _shown(record: WorkloadRecord, kind: str) -> Limits:
 
 def _capacity(live: Live) -> Iterator[Metric]:
     labels = ("node", "kind")
-    cores = GaugeMetricFamily("piriscale_node_capacity_cores", "CPU of a node, cores", labels=labels)
-    size = GaugeMetricFamily("piriscale_node_capacity_bytes", "Memory of a node, bytes", labels=labels)
+    cores = GaugeMetricFamily(
+        "piriscale_node_capacity_cores",
+        "CPU of a node, cores: available is total without allocated and reserved",
+        labels=labels,
+    )
+    size = GaugeMetricFamily(
+        "piriscale_node_capacity_bytes",
+        "Memory of a node, bytes: available is total without allocated and reserved",
+        labels=labels,
+    )
     for node, room in live.capacities.items():
         kinds: dict[str, Amount] = {
             "total": room.total,

@@ -1,0 +1,56 @@
+"""What Prometheus sees of measures: whether a workload is degraded, and nothing of what is gone."""
+
+from components.settings import ThresholdSettings
+from schemas.enums import ConnectionState
+from schemas.metrics import AppMetrics
+from schemas.operations import ComponentStatus
+from tests.monitoring_server.car import Car
+
+DEGRADED = "piriscale_workload_degraded"
+
+
+def shown(car: Car) -> dict[tuple[str, ...], float]:
+    """Values by name and labels."""
+    return {(s.name, *s.labels.values()): s.value for family in car.server.samples() for s in family.samples}
+
+
+def names(car: Car) -> set[str]:
+    """Every node or workload that appears in any label."""
+    labels = [sample.labels for family in car.server.samples() for sample in family.samples]
+    return {label[key] for label in labels for key in ("node", "workload") if key in label}
+
+
+def test_a_workload_is_degraded_from_the_begin_of_an_episode_to_its_end() -> None:
+    car = Car(ThresholdSettings(workload="nav", latency_ms=300))
+    car.latency(100)
+    assert shown(car)[DEGRADED, "hpc-1", "nav"] == 0
+    car.latency(450, 450, 450)
+    assert shown(car)[DEGRADED, "hpc-1", "nav"] == 1
+    car.latency(*[100] * 6)
+    assert shown(car)[DEGRADED, "hpc-1", "nav"] == 0
+
+
+def test_a_workload_that_nobody_judges_is_neither_well_nor_degraded() -> None:
+    car = Car()
+    car.hear(AppMetrics(node="hpc-1", workload_id="radio", latency_ms=9000))
+    assert (DEGRADED, "hpc-1", "radio") not in shown(car)
+    assert shown(car)["piriscale_app_latency_seconds", "hpc-1", "radio"] == 9
+
+
+def test_a_node_that_went_away_takes_its_series_with_it() -> None:
+    car = Car()
+    car.use(500)
+    car.hear(AppMetrics(node="hpc-2", workload_id="radio", latency_ms=5))
+    assert names(car) == {"hpc-1", "nav", "hpc-2", "radio"}
+    lost = ComponentStatus(component="node_agent", instance="hpc-1", state=ConnectionState.LOST, boot_id=1, id="c")
+    car.hear(lost)
+    assert names(car) == {"hpc-2", "radio"}
+
+
+def test_a_workload_that_fell_silent_leaves_no_series() -> None:
+    car = Car()
+    car.use(500)
+    for _ in range(40):
+        car.wait(10)
+        car.hear(AppMetrics(node="hpc-1", workload_id="radio", fps=30))
+    assert names(car) == {"hpc-1", "radio"}
