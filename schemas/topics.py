@@ -57,6 +57,8 @@ class Topic:
     retained: bool
     writers: frozenset[Role]
     readers: frozenset[Role]
+    deleters: frozenset[Role] = frozenset()
+    """Who may delete what is retained, without being a writer: people who release a workload or forget a node."""
 
     @property
     def fields(self) -> tuple[str, ...]:
@@ -113,8 +115,9 @@ def _topic(
     *,
     qos: Literal[0, 1] = 1,
     retained: bool = False,
+    deleters: tuple[Role, ...] = (),
 ) -> Topic:
-    return Topic(template, message, qos, retained, frozenset(writers), frozenset(readers))
+    return Topic(template, message, qos, retained, frozenset(writers), frozenset(readers), frozenset(deleters))
 
 
 TOPICS: Final[tuple[Topic, ...]] = (
@@ -133,15 +136,29 @@ TOPICS: Final[tuple[Topic, ...]] = (
     _topic("resources/actual", ActualReport, (_AC,), (_RM,)),
     _topic("resources/actual/reply", ActualReply, (_RM,), (_AC,)),
     _topic("resources/reconcile", Reconcile, (_RM,), (_AC,)),
-    _topic("resources/state/{node}/{workload}", ResourceState, (_RM,), (_PM, _RM, _CLI, _ANY), retained=True),
-    _topic("resources/capacity/{node}", NodeCapacity, (_RM,), (_AC, _CLI, _ANY), retained=True),
+    _topic(
+        "resources/state/{node}/{workload}",
+        ResourceState,
+        (_RM,),
+        (_PM, _RM, _CLI, _ANY),
+        retained=True,
+        deleters=(_CLI,),
+    ),
+    _topic("resources/capacity/{node}", NodeCapacity, (_RM,), (_AC, _CLI, _ANY), retained=True, deleters=(_CLI,)),
     _topic("node/{node}/update", UpdateRequest, (_AC, _ANY), (_NA,)),
     _topic("node/{node}/update/reply", UpdateReply, (_NA,), (_AC, _ANY)),
     _topic("node/{node}/status/get", StatusRequest, (_RM, _CLI, _ANY), (_NA,)),
     _topic("node/{node}/status/reply", StatusReply, (_NA,), (_RM, _CLI, _ANY)),
-    _topic("node/{node}/actual", NodeSnapshot, (_NA,), (_RM,), retained=True),
-    _topic("node/{node}/info", NodeInfo, (_NA,), (_RM, _MS, _CLI, _ANY), retained=True),
-    _topic("component/{component}/{instance}", ComponentStatus, _EACH, (*_EACH, _CLI, _ANY), retained=True),
+    _topic("node/{node}/actual", NodeSnapshot, (_NA,), (_RM,), retained=True, deleters=(_CLI,)),
+    _topic("node/{node}/info", NodeInfo, (_NA,), (_RM, _MS, _CLI, _ANY), retained=True, deleters=(_CLI,)),
+    _topic(
+        "component/{component}/{instance}",
+        ComponentStatus,
+        _EACH,
+        (*_EACH, _CLI, _ANY),
+        retained=True,
+        deleters=(_CLI,),
+    ),
     _topic("control/scaling", ScalingControl, (_CLI,), (_PM,), retained=True),
     _topic("deadletter/{component}", DeadLetter, _EACH, (_CLI, _ANY), qos=0),
 )
