@@ -237,8 +237,9 @@ class ActionControllerSettings(_Section):
 
 
 class MetricsSettings(_Section):
-    """Where `piriscale up` serves /metrics and /healthz (loopback)."""
+    """Where /metrics and /healthz are served: on loopback, unless told otherwise; the port is that of `up`."""
 
+    host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 9464
     """0: not served."""
 

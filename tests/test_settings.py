@@ -83,6 +83,7 @@ retry_interval_s = 2
 deadline_ms = 5000
 
 [metrics]
+host = "0.0.0.0"
 port = 9999
 """
 

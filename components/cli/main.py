@@ -117,7 +117,8 @@ def run(
         ),
     ],
     metrics_port: Annotated[
-        int | None, typer.Option(min=0, max=65_535, help="Serve /metrics and /healthz on this loopback port.")
+        int | None,
+        typer.Option(min=0, max=65_535, help="Serve /metrics and /healthz on this port of metrics.host."),
     ] = None,
     config: Config = None,
     log_level: LogLevel = "info",
@@ -291,6 +292,18 @@ def doctor(context: typer.Context, config: Config = None, as_json: Json = False)
         return examine(settings, as_json=as_json)
 
     _run(context, config, work)
+
+
+@app.command()
+def schema(as_json: Json = False) -> None:
+    """Print the contract of the bus: an AsyncAPI 3.0 document, as YAML."""
+
+    def work() -> int:
+        from components.cli.schema import show_schema
+
+        return show_schema(as_json=as_json)
+
+    _end_with(work)
 
 
 @app.command()

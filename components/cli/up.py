@@ -73,6 +73,7 @@ def _serve(
             topic_prefix=settings.broker.topic_prefix,
             wire=settings.broker.wire,
             metrics_port=metrics_port,
+            metrics_host=settings.metrics.host,
             also=lambda: f"broker: {managed.problem}" if managed and managed.problem else None,
         )
     except PortTakenError as error:
@@ -124,7 +125,7 @@ def _announce(process: Process, settings: Settings, options: BrokerOptions, mana
     for shell in process.shells:
         rows.add_row(shell.component, place_of(Role(shell.component), settings))
     if process.metrics_port:
-        rows.add_row("metrics", f"http://127.0.0.1:{process.metrics_port}/metrics, /healthz")
+        rows.add_row("metrics", f"http://{settings.metrics.host}:{process.metrics_port}/metrics, /healthz")
     screen = console()
     screen.print(f"piriscale {version()}", style="bold")
     screen.print(rows)

@@ -1,4 +1,4 @@
-"""/metrics for Prometheus and /healthz for supervisors, on loopback."""
+"""/metrics for Prometheus and /healthz for supervisors, on loopback unless told otherwise."""
 
 import logging
 import threading
@@ -39,22 +39,35 @@ class HealthServer:
     `problems` gives what is wrong, one text each; none: /healthz answers 200.
     """
 
-    def __init__(self, port: int, registry: "CollectorRegistry", problems: Callable[[], list[str]]) -> None:
-        """Listen on `port` (0: a free one). Raises PortTakenError."""
+    def __init__(
+        self,
+        port: int,
+        registry: "CollectorRegistry",
+        problems: Callable[[], list[str]],
+        *,
+        host: str = LOOPBACK,
+    ) -> None:
+        """Listen on `port` (0: a free one) of an IPv4 address. Raises PortTakenError."""
         try:
-            self._server = _Server((LOOPBACK, port), _handler(registry, problems))
+            self._server = _Server((host, port), _handler(registry, problems))
         except OSError as error:
             raise PortTakenError(
-                f"port {port} for metrics cannot be opened ({error.strerror}); choose another one with "
+                f"port {port} for metrics cannot be opened on {host} ({error.strerror}); choose another one with "
                 "[metrics] port in the configuration or --metrics-port, or 0 for none"
             ) from error
         serve = partial(self._server.serve_forever, poll_interval=STOP_POLL_S)
         self._thread = threading.Thread(target=serve, name="http", daemon=True)
 
     @property
+    def address(self) -> tuple[str, int]:
+        """Host and port it listens on."""
+        host, port = self._server.server_address[:2]
+        return str(host), int(port)
+
+    @property
     def port(self) -> int:
         """The port it listens on."""
-        return int(self._server.server_address[1])
+        return self.address[1]
 
     def start(self) -> None:
         """Answer requests from now on."""

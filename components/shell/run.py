@@ -7,7 +7,7 @@ from typing import Final
 
 from components.component import Component
 from components.shell.counters import new_registry
-from components.shell.http import HealthServer
+from components.shell.http import LOOPBACK, HealthServer
 from components.shell.inbox import Inbox
 from components.shell.shell import Connect, Shell
 from schemas.message import Wire
@@ -31,6 +31,7 @@ class Process:
         topic_prefix: str = "",
         wire: Wire = Wire.MSGPACK,
         metrics_port: int | None = None,
+        metrics_host: str = LOOPBACK,
         also: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`metrics_port` 0 takes a free one, None serves nothing. `also` tells of trouble beside the components.
@@ -45,7 +46,7 @@ class Process:
         self._ends: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._http = None
         if metrics_port is not None:
-            self._http = HealthServer(metrics_port, new_registry(self.shells), self.problems)
+            self._http = HealthServer(metrics_port, new_registry(self.shells), self.problems, host=metrics_host)
 
     @property
     def metrics_port(self) -> int | None:

@@ -103,3 +103,15 @@ def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
         port = int(url.rpartition(":")[2])
         with pytest.raises(PortTakenError, match=rf"port {port} .*--metrics-port"):
             HealthServer(port, new_registry([]), list)
+
+
+def test_it_listens_where_it_is_told_and_on_loopback_alone_by_default() -> None:
+    for told, address in ({}, "127.0.0.1"), ({"host": "0.0.0.0"}, "0.0.0.0"):  # noqa: S104 - a test of just that
+        server = HealthServer(0, new_registry([]), list, **told)
+        assert server.address == (address, server.port)
+        server.stop()
+
+
+def test_an_address_that_is_not_this_machines_is_named() -> None:
+    with pytest.raises(PortTakenError, match=r"cannot be opened on 192\.0\.2\.1"):
+        HealthServer(0, new_registry([]), list, host="192.0.2.1")
