@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
+from broker.configuration import is_loopback
 from schemas.limits import Amount, Limits
 from schemas.message import NAME_PATTERN, Wire
 from schemas.units import parse_cpu, parse_memory
@@ -244,6 +245,23 @@ class MetricsSettings(_Section):
     """0: not served."""
 
 
+class DashboardSettings(_Section):
+    """The web page of `up` and `run dashboard`. It has no login, so beyond loopback nobody scales through it."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] = 9465
+    """0: not served."""
+    host: str = "127.0.0.1"
+    names: tuple[Pattern, ...] = ()
+    """Host names under which it is reached, besides `host` and those of loopback: a proxy's, say."""
+    scale_form: bool = True
+
+    @model_validator(mode="after")
+    def _strangers_only_look(self) -> "DashboardSettings":
+        if self.scale_form and not is_loopback(self.host):
+            raise ValueError(f"on host {self.host!r} anyone could scale, so this needs scale_form = false")
+        return self
+
+
 class Settings(_Section):
     """The whole configuration."""
 
@@ -255,6 +273,7 @@ class Settings(_Section):
     resource_manager: ResourceManagerSettings = ResourceManagerSettings()
     action_controller: ActionControllerSettings = ActionControllerSettings()
     metrics: MetricsSettings = MetricsSettings()
+    dashboard: DashboardSettings = DashboardSettings()
 
     def policy_of(self, workload: str) -> PolicySettings:
         """The first policy that matches, else the default one."""

@@ -85,6 +85,12 @@ deadline_ms = 5000
 [metrics]
 host = "0.0.0.0"
 port = 9999
+
+[dashboard]
+port = 9998
+host = "192.0.2.7"
+names = ["screen.car"]
+scale_form = false
 """
 
 
@@ -200,6 +206,7 @@ def test_every_key_can_be_set_and_arrives(tmp_path: Path) -> None:
         ("[resource_manager]\nreserved = {memory = 'much'}", "'much' is no memory quantity"),
         ("[action_controller]\nretries = -1", "action_controller.retries = -1"),
         ("[metrics]\nport = 65536", "metrics.port = 65536"),
+        ("[dashboard]\nhost = '0.0.0.0'", "anyone could scale, so this needs scale_form = false"),
         ("[metrics\nport = 1", "no TOML"),
         ("[metrics]\nport = 1\nport = 2", "no TOML"),
     ],
