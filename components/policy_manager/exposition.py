@@ -1,4 +1,4 @@
-"""What PolicyManager shows to Prometheus."""
+"""What PolicyManager shows to Prometheus: decisions by kind, and which workloads may not grow any more."""
 
 from collections.abc import Iterator, Mapping
 from typing import Final, Protocol
@@ -32,13 +32,25 @@ class Shown(Protocol):
 def families(shown: Shown) -> Iterator[Metric]:
     """All metric families."""
     decisions = CounterMetricFamily(
-        "piriscale_policy_decisions", "Performance events by what was decided", labels=("decision",)
+        "piriscale_policy_decisions",
+        "Performance events by what was decided, and returns to the limits before",
+        labels=("decision",),
     )
     for decision, count in sorted(shown.decisions_total.items()):
         decisions.add_metric([decision], count)
     yield decisions
-    yield GaugeMetricFamily("piriscale_policy_open_actions", "Actions that have not ended", shown.open_actions)
+    yield GaugeMetricFamily(
+        "piriscale_policy_open_actions", "Actions of the policies that have not ended", shown.open_actions
+    )
     yield shown.durations.family()
+    capped = GaugeMetricFamily(
+        "piriscale_workload_at_maximum",
+        "1 for a workload whose latest degradation found it at the maximum of its policy",
+        labels=("node", "workload"),
+    )
+    for key in sorted(shown.workloads.capped):
+        capped.add_metric(list(key), 1)
+    yield capped
     paused = sum(pause.paused for pause in shown.pauses)
     yield GaugeMetricFamily("piriscale_policy_pauses", "Pauses of automatic scaling in force", paused)
     yield CounterMetricFamily(

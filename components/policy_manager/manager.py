@@ -9,7 +9,7 @@ from prometheus_client import Metric
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.durations import Durations
-from components.policy_manager.decision import Facts, Scale, decide, limits_in_force, restored
+from components.policy_manager.decision import Facts, NotRequired, Scale, decide, limits_in_force, restored
 from components.policy_manager.exposition import EVENT_TO_VERIFIED, families
 from components.policy_manager.journal import Journal
 from components.policy_manager.messages import (
@@ -27,7 +27,7 @@ from components.repeater import Repeater
 from components.settings import PolicySettings, Settings
 from components.storage import StorageError
 from schemas.codec import Cleared
-from schemas.enums import ActionOutcome, CauseType
+from schemas.enums import ActionOutcome, CauseType, Reason
 from schemas.performance import PerfDegraded, PerfEvent, PerfOutcome, PerfRecovered
 from schemas.resources import ResourceState
 from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
@@ -204,6 +204,8 @@ class PolicyManager:
         self._journal.decide(key, event.event_id, event.wire, message, then if then != standing else None, now)
         if then != standing:
             self.workloads.stand(key, then)
+        capped = isinstance(decision, NotRequired) and decision.reason is Reason.AT_MAXIMUM
+        self.workloads.decided(key, capped=capped)
         if isinstance(message, ScalingAction):
             self.decisions_total["SCALE"] += 1
             return [self._remember(message, now)]

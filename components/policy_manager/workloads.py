@@ -16,6 +16,8 @@ class Workloads:
     def __init__(self) -> None:
         self.refused = 0
         """States for which there was no room."""
+        self.capped: set[Key] = set()
+        """Those whose latest event found them at the maximum of their policy."""
         self._states: dict[Key, ResourceState] = {}
         self._standings: dict[Key, Standing] = {}
         self._restoring: set[Key] = set()
@@ -35,6 +37,14 @@ class Workloads:
     def gone(self, key: Key) -> None:
         """ResourceManager knows the workload no more."""
         self._states.pop(key, None)
+        self.capped.discard(key)
+
+    def decided(self, key: Key, *, capped: bool) -> None:
+        """Note what the latest event of a workload that has a state led to."""
+        if capped:
+            self.capped.add(key)
+        else:
+            self.capped.discard(key)
 
     def standing(self, key: Key) -> Standing:
         """How the workload stands; one never met stands like any other."""
