@@ -29,6 +29,9 @@ ASSEMBLY = "components.cli"
 SHELL = "components.shell"
 """Runs a component without knowing which."""
 
+PICTURE = "components.overview"
+"""Shared by all that show the system; folds messages, and knows nothing but them."""
+
 HOMES = {"paho": "broker", "podman": "components.node_agent.podman"}
 """Libraries that one place hides from all others."""
 
@@ -100,6 +103,16 @@ def test_components_speak_through_messages_and_do_not_know_each_other() -> None:
 def test_a_component_knows_neither_its_shell_nor_the_command_line() -> None:
     def allowed(module: str, name: str) -> bool:
         return part_of(module) is None or not (within(name, SHELL) or within(name, ASSEMBLY))
+
+    assert strays(allowed) == []
+
+
+def test_the_picture_of_the_system_is_folded_from_messages_alone() -> None:
+    pure = (PICTURE, "components.presence", "components.pauses", "schemas")
+
+    def allowed(module: str, name: str) -> bool:
+        foreign = top(name) not in {*LOWER_LAYERS, "rich", "sqlite3", "socket", "subprocess", "pathlib", "time"}
+        return not within(module, PICTURE) or foreign or any(within(name, one) for one in pure)
 
     assert strays(allowed) == []
 

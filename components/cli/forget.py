@@ -7,7 +7,7 @@ from typing import Final
 from components.cli.connection import Session, subscriptions_to
 from components.cli.errors import EXIT_OK, CliError, UsageError
 from components.cli.nodes import only_node
-from components.cli.screen import describe, describe_actual
+from components.overview.words import describe, describe_actual
 from components.settings import Settings
 from schemas.codec import Cleared, Decoded
 from schemas.enums import ConnectionState

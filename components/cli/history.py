@@ -12,7 +12,8 @@ from rich.text import Text
 from components.action_controller.journal import read_history
 from components.cli.assembly import default_database
 from components.cli.errors import EXIT_OK, CliError
-from components.cli.screen import console, describe_actual, styled, table
+from components.cli.screen import console, styled, table
+from components.overview.words import describe_actual
 from components.settings import Settings
 from components.storage import StorageError, read_rows
 from schemas.message import Message

@@ -19,7 +19,8 @@ from components.cli.errors import (
 )
 from components.cli.nodes import only_node
 from components.cli.quantities import parse_duration
-from components.cli.screen import console, describe, describe_actual, styled
+from components.cli.screen import console, styled
+from components.overview.words import describe, describe_actual
 from components.repeater import Repeater
 from components.settings import Settings
 from schemas.enums import ActionOutcome, CauseType, OnShortage, Phase

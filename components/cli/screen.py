@@ -9,8 +9,6 @@ from rich.table import Table
 from rich.text import Text
 
 from schemas.enums import ActionOutcome, ConnectionState, SyncState
-from schemas.limits import Limits, parse_cpuset
-from schemas.units import format_cpu, format_memory
 
 PIPE_WIDTH: Final = 200
 """Columns when the output is no terminal: tables are not squeezed for a script."""
@@ -61,43 +59,6 @@ def table(*columns: str, title: str | None = None) -> Table:
 def styled(text: str) -> str:
     """The style of a state or outcome; none for other words."""
     return STYLE_OF.get(text, "")
-
-
-def describe(limits: Limits | None) -> str:
-    """Limits in a few words: "2000m CPU, 2048Mi"; "–" when nothing is known."""
-    if limits is None:
-        return "–"
-    parts = []
-    if limits.cpu_limit is not None:
-        parts.append(f"{format_cpu(limits.cpu_limit)} CPU")
-    if limits.memory_limit is not None:
-        parts.append(format_memory(limits.memory_limit))
-    if limits.cpu_shares is not None:
-        parts.append(f"{limits.cpu_shares} shares")
-    if limits.cpuset_cpus is not None:
-        parts.append(f"CPUs {ranges(parse_cpuset(limits.cpuset_cpus))}")
-    return ", ".join(parts) or "unlimited"
-
-
-def describe_actual(actual: Limits | None, desired: Limits | None = None) -> str:
-    """What is in force, as far as it matters: CPU and memory always, the rest when it is desired."""
-    if actual is None:
-        return "–"
-    cpu = f"{format_cpu(actual.cpu_limit)} CPU"
-    others = describe(actual.only(set((desired or Limits()).asked) - {"cpu_limit", "memory_limit"}))
-    memory = "unlimited memory" if actual.memory_limit is None else format_memory(actual.memory_limit)
-    return ", ".join([cpu, memory, *([others] if others != "unlimited" else [])])
-
-
-def ranges(cpus: frozenset[int]) -> str:
-    """CPU numbers as a short list: "0-2,4"."""
-    runs: list[list[int]] = []
-    for cpu in sorted(cpus):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(f"{first}" if first == last else f"{first}-{last}" for first, last in runs)
 
 
 def ago(epoch_ms: int, now_ms: int | None = None) -> str:

@@ -1,6 +1,7 @@
 """`status`: the whole system at a glance."""
 
 import json
+import time
 from typing import Final
 
 from rich.console import Console
@@ -8,8 +9,10 @@ from rich.text import Text
 
 from components.cli.connection import Session, subscriptions_to
 from components.cli.errors import EXIT_OK
-from components.cli.overview import HEARD, Overview, attention
-from components.cli.screen import ago, console, describe, describe_actual, styled, table
+from components.cli.screen import ago, console, styled, table
+from components.overview.attention import attention
+from components.overview.overview import HEARD, Overview
+from components.overview.words import describe, describe_actual
 from components.settings import Settings
 from schemas.limits import Amount
 from schemas.topics import Role
@@ -17,12 +20,17 @@ from schemas.topics import Role
 ATTENTION_MAX: Final = 20
 
 
+def now_ms() -> int:
+    """UTC epoch milliseconds."""
+    return time.time_ns() // 1_000_000
+
+
 def show_status(settings: Settings, *, as_json: bool) -> int:
     """Collect what is retained and show it. Returns the exit code."""
     seen = Overview()
     with Session(settings.broker, subscriptions_to(*HEARD)) as session:
         for heard in session.retained():
-            seen.hear(heard.decoded)
+            seen.hear(heard.decoded, now_ms(), retained=heard.retained)
     if as_json:
         print(json.dumps(seen.document(), ensure_ascii=False), flush=True)
     else:
@@ -32,7 +40,7 @@ def show_status(settings: Settings, *, as_json: bool) -> int:
 
 def show(seen: Overview, screen: Console) -> None:
     """Print what needs attention first, then nodes, workloads, actions and components."""
-    wrong = attention(seen)
+    wrong = attention(seen, now_ms())
     if wrong:
         screen.print(
             f"✗ {len(wrong)} {'things need' if len(wrong) > 1 else 'thing needs'} attention", style="bold red"
@@ -91,7 +99,7 @@ def _workloads(seen: Overview, screen: Console) -> None:
 
 def _actions(seen: Overview, screen: Console) -> None:
     rows = table("ACTION", "NODE", "WORKLOAD", "STATE", "PHASE", "MESSAGE", title="actions seen just now")
-    for action in seen.actions.values():
+    for action in seen.actions.statuses():
         state = action.outcome or action.state
         rows.add_row(
             action.action_id,
@@ -101,7 +109,7 @@ def _actions(seen: Overview, screen: Console) -> None:
             action.phase,
             action.message,
         )
-    screen.print(rows if seen.actions else "no action was seen just now; see `piriscale history`")
+    screen.print(rows if seen.actions.statuses() else "no action was seen just now; see `piriscale history`")
 
 
 def _components(seen: Overview, screen: Console) -> None:

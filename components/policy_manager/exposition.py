@@ -6,7 +6,7 @@ from typing import Final, Protocol
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from components.durations import Durations
-from components.policy_manager.pauses import Pause
+from components.pauses import Pause
 from components.policy_manager.workloads import Workloads
 
 EVENT_TO_VERIFIED: Final = "event_to_verified"

@@ -10,8 +10,8 @@ from typing import Final, cast
 from pydantic import ValidationError
 
 from components.component import Instant
+from components.pauses import Pause
 from components.policy_manager.messages import Key
-from components.policy_manager.pauses import Pause
 from components.policy_manager.standing import Standing, moment
 from components.storage import Database
 from schemas.limits import Limits

@@ -9,6 +9,7 @@ from prometheus_client import Metric
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.durations import Durations
+from components.pauses import Pause, after, pause_of
 from components.policy_manager.decision import Facts, NotRequired, Scale, decide, limits_in_force, restored
 from components.policy_manager.exposition import EVENT_TO_VERIFIED, families
 from components.policy_manager.journal import Journal
@@ -20,7 +21,6 @@ from components.policy_manager.messages import (
     outcome_of,
     scaling_action,
 )
-from components.policy_manager.pauses import Pause, after, pause_of
 from components.policy_manager.standing import IN_FORCE, Standing
 from components.policy_manager.workloads import Workloads
 from components.repeater import Repeater

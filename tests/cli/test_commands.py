@@ -61,7 +61,7 @@ def test_pause_and_resume_are_kept_by_the_broker_and_seen_in_status(system: Conf
 
     assert (paused.exit_code, resumed.exit_code) == (0, 0)
     assert paused.stdout == f"automatic scaling is paused on node {NODE}\n"
-    assert f"paused for {NODE}" in shown
+    assert f"paused on {NODE}" in shown
     assert "paused" not in system.cli("status").stdout
     with listening(system.broker_port, "control/scaling") as latest:
         until(lambda: "control/scaling" in latest, "retained")

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from components.policy_manager import pauses as module
-from components.policy_manager.pauses import Pause, TooManyPausesError, after, pause_of
+from components import pauses as module
+from components.pauses import Pause, TooManyPausesError, after, pause_of
 from schemas.codec import Cleared
 from schemas.enums import Reason
 from schemas.scaling import ScalingControl

@@ -1,0 +1,176 @@
+"""What is wrong or unusual, in words, with what to do."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from components.overview.events import LEVEL_OF_PRESENCE, Level
+from components.overview.overview import Overview
+from components.overview.words import describe_indicators, joined
+from schemas.enums import ActionOutcome, ConnectionState, SyncState
+from schemas.performance import PerfDegraded
+from schemas.topics import Role
+
+NEEDED: Final = (
+    Role.MONITORING_SERVER,
+    Role.POLICY_MANAGER,
+    Role.ACTION_CONTROLLER,
+    Role.RESOURCE_MANAGER,
+)
+"""Without one of these the chain is broken. Agents are needed per node, debug_tap by nobody."""
+
+WAITS_LONG_MS: Final = 5_000
+"""From when on an action that waits is worth a word: before that it is only its turn."""
+
+LETTERS_FRESH_MS: Final = 600_000
+"""How long a dead letter is called to attention."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """One thing that needs attention; what it is about, where it is about something that has a row."""
+
+    text: str
+    level: Level
+    node: str | None = None
+    workload: str | None = None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def attention(seen: Overview, now_ms: int = 0) -> list[Need]:
+    """What needs attention, the gravest first; empty: all is well.
+
+    `now_ms` is the listener's clock, as given to `Overview.hear`.
+    """
+    found = [
+        *_components(seen),
+        *_agents(seen),
+        *_workloads(seen),
+        *_nodes(seen),
+        *_inconsistent(seen),
+        *_performance(seen),
+        *_waiting(seen, now_ms),
+        *_paused(seen),
+        *_dead_letters(seen, now_ms),
+    ]
+    return sorted(found, key=lambda need: need.level is not Level.BAD)
+
+
+def _components(seen: Overview) -> Iterable[Need]:
+    for role in NEEDED:
+        states = [status.state for (component, _), status in seen.components.items() if component == role]
+        if not states:
+            text = f"{role} was never seen: start it with `piriscale run {role}`, or all with `piriscale up`"
+            yield Need(text, Level.BAD)
+        elif ConnectionState.READY not in states:
+            yield Need(f"{role} is {states[0]}", LEVEL_OF_PRESENCE[states[0]])
+
+
+def _agents(seen: Overview) -> Iterable[Need]:
+    nodes = {instance for component, instance in seen.components if component == Role.NODE_AGENT}
+    for node in sorted(nodes | set(seen.nodes)):
+        status = seen.components.get((Role.NODE_AGENT, node))
+        if status is None or status.state is not ConnectionState.READY:
+            state = status.state if status else "unknown"
+            text = (
+                f"the agent of {node} is {state}: nothing can be scaled there. If the node is gone for good: "
+                f"piriscale forget-node {node}"
+            )
+            yield Need(text, Level.BAD, node)
+    if not nodes:
+        text = "no node_agent was ever seen: start one on each node with `piriscale run node_agent`"
+        yield Need(text, Level.BAD)
+
+
+def _workloads(seen: Overview) -> Iterable[Need]:
+    for (node, name), state in sorted(seen.workloads.items()):
+        why = joined(state.reason, state.message)
+        if state.sync_state is SyncState.FAILED:
+            yield Need(f"{name} on {node} FAILED: {why or 'no reason given'}", Level.BAD, node, name)
+        elif state.sync_state is SyncState.DRIFT_DETECTED:
+            text = f"{name} on {node} drifted from its desired limits{': ' + why if why else ''}"
+            yield Need(text, Level.WARN, node, name)
+
+
+def _nodes(seen: Overview) -> Iterable[Need]:
+    for node, capacity in sorted(seen.nodes.items()):
+        for what, unit in (("cpu", "m"), ("memory", "Mi")):
+            total, used, kept = (
+                getattr(amount, what) for amount in (capacity.total, capacity.allocated, capacity.reserved)
+            )
+            if used + kept > total:
+                text = (
+                    f"{node} is overcommitted: {used}{unit} {what} allocated and {kept}{unit} reserved "
+                    f"of {total}{unit}; nothing can be raised there"
+                )
+                yield Need(text, Level.WARN, node)
+
+
+def _inconsistent(seen: Overview) -> Iterable[Need]:
+    """Actions that left something else in force than what is desired, until the workload agrees again."""
+    told = set()
+    for ended in seen.actions.ended():
+        status = ended.status
+        key = (status.node, status.workload_id)
+        if key in told:
+            continue
+        told.add(key)
+        state = seen.workloads.get(key)
+        mended = state is not None and state.sync_state in (SyncState.SYNCHRONIZED, SyncState.FAILED)
+        if status.outcome is ActionOutcome.INCONSISTENT and not mended:
+            why = joined(status.reason, status.message)
+            text = f"{key[1]} on {key[0]} is INCONSISTENT after its last action: {why or 'no reason given'}"
+            yield Need(text, Level.BAD, *key)
+
+
+def _performance(seen: Overview) -> Iterable[Need]:
+    for (node, name), event in sorted(seen.performance.items()):
+        if isinstance(event, PerfDegraded):
+            over = describe_indicators(event.indicators)
+            yield Need(f"{name} on {node} is degraded{': ' + over if over else ''}", Level.WARN, node, name)
+
+
+def _waiting(seen: Overview, now_ms: int) -> Iterable[Need]:
+    for waiting in seen.actions.waiting(now_ms):
+        status, waited_ms = waiting.status, now_ms - waiting.began_ms
+        if waited_ms >= WAITS_LONG_MS:
+            why = joined(status.reason, status.message)
+            text = (
+                f"an action for {status.workload_id} on {status.node} waits for {waited_ms // 1000} s"
+                f"{': ' + why if why else ''}"
+            )
+            yield Need(text, Level.WARN, status.node, status.workload_id)
+
+
+def _paused(seen: Overview) -> Iterable[Need]:
+    for number, pause in enumerate(seen.pauses):
+        if not pause.paused:
+            continue
+        later = seen.pauses[number + 1 :]
+        resumed = [str(other) for other in later if not other.paused and other.meets(pause)]
+        text = (
+            f"automatic scaling is paused {pause}{', except ' + ', '.join(resumed) if resumed else ''}: "
+            f"`piriscale resume{_options(pause.node, pause.workload)}` ends that"
+        )
+        yield Need(text, Level.WARN, pause.node, pause.workload)
+    if not seen.pauses_known:
+        text = (
+            "an earlier pause of automatic scaling may still hold elsewhere (the broker keeps only the last word, "
+            "and that was about a part): `piriscale resume` ends all"
+        )
+        yield Need(text, Level.WARN)
+
+
+def _options(node: str | None, workload: str | None) -> str:
+    return "".join(f" --{name} {value}" for name, value in (("node", node), ("workload", workload)) if value)
+
+
+def _dead_letters(seen: Overview, now_ms: int) -> Iterable[Need]:
+    for component, letters in sorted(seen.dead_letters.items()):
+        if now_ms - letters.at_ms <= LETTERS_FRESH_MS:
+            last = letters.last
+            count = f"{letters.count} messages" if letters.count > 1 else "a message"
+            why = joined(last.reason, last.message)
+            yield Need(f"{component} could not use {count}, the last on {last.topic}: {why}", Level.WARN)

@@ -1,0 +1,280 @@
+"""What the bus says of the whole system: nodes, workloads, actions, components, pauses, and what happened last."""
+
+from collections import OrderedDict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from components.overview.actions import Actions
+from components.overview.events import Event, Level, event_of
+from components.pauses import Pause, TooManyPausesError, after, pause_of
+from components.presence import supersedes
+from schemas.codec import Cleared, Decoded
+from schemas.limits import Amount
+from schemas.message import Message
+from schemas.metrics import AppMetrics, ContainerMetrics, NodeMetrics
+from schemas.node import NodeInfo, NodeSnapshot
+from schemas.operations import ComponentStatus, DeadLetter
+from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
+from schemas.resources import NodeCapacity, ResourceState
+from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
+
+Key = tuple[str, str]
+"""Node and workload."""
+
+RETAINED: Final[tuple[type[Message], ...]] = (
+    NodeCapacity,
+    NodeInfo,
+    NodeSnapshot,
+    ResourceState,
+    ComponentStatus,
+    ScalingControl,
+)
+"""What a newcomer is told at once; enough for a picture of this moment."""
+
+PASSING: Final[tuple[type[Message], ...]] = (
+    ScalingAction,
+    ScalingStatus,
+    PerfDegraded,
+    PerfRecovered,
+    PerfOutcome,
+    DeadLetter,
+    ContainerMetrics,
+    NodeMetrics,
+    AppMetrics,
+)
+"""What is said once, and makes the picture a live one."""
+
+HEARD: Final = RETAINED + PASSING
+
+NODES_MAX: Final = 1_000
+WORKLOADS_MAX: Final = 20_000
+COMPONENTS_MAX: Final = 2_000
+EVENTS_MAX: Final = 500
+_SAID_MAX: Final = 5_000
+"""Ids of what was told as an event: messages are repeated, and told once."""
+
+DEAD_LETTERS_MAX: Final = 100
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a container used when it was last measured, and when that came (UTC epoch ms, own clock)."""
+
+    amount: Amount
+    at_ms: int
+
+
+@dataclass
+class DeadLetters:
+    """What a component could not use, since we listen."""
+
+    count: int
+    last: DeadLetter
+    at_ms: int
+
+
+class Overview:
+    """The system as the messages heard so far show it. Bounded: what is beyond is left out and counted.
+
+    All times are UTC epoch milliseconds of the listener's own clock, given with each message.
+    """
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, NodeCapacity] = {}
+        self.infos: dict[str, NodeInfo] = {}
+        self.loads: dict[str, NodeMetrics] = {}
+        self.workloads: dict[Key, ResourceState] = {}
+        self.uses: dict[Key, Use] = {}
+        self.measures: dict[Key, AppMetrics] = {}
+        """What applications last measured of themselves."""
+        self.performance: dict[Key, PerfDegraded | PerfRecovered] = {}
+        """The last performance event of each workload; a PerfDegraded: it performs badly now."""
+        self.components: dict[tuple[str, str], ComponentStatus] = {}
+        self.actions = Actions()
+        self.control: ScalingControl | None = None
+        """The last word on pauses, the one that is retained."""
+        self.pauses: tuple[Pause, ...] = ()
+        """The pauses that follow from all words heard, later words last; see `pauses_known`."""
+        self.pauses_known = True
+        """False when earlier words, not retained any more, may have paused what `pauses` does not show."""
+        self.dead_letters: dict[str, DeadLetters] = {}
+        self.events: deque[Event] = deque(maxlen=EVENTS_MAX)
+        """What happened, the latest last."""
+        self.left_out = 0
+        """Things that there was no room for, counted at each message about them."""
+        self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
+
+    def hear(self, message: Decoded, now_ms: int = 0, *, retained: bool = False) -> Event | None:
+        """Take one message in; what does not belong here is ignored. Returns what happened, if it is worth a line.
+
+        `retained` is what the broker kept: it tells how things are, not that something happened now.
+        """
+        event = self._news(message, now_ms, retained=retained)
+        self._take(message, now_ms)
+        if event is not None:
+            self.events.append(event)
+        return event
+
+    def reconnected(self, now_ms: int) -> None:
+        """The connection was lost and is back: what was said meanwhile was missed."""
+        self.actions.doubt(now_ms)
+        if self.control is not None:
+            self.pauses_known = False
+
+    def pauses_are(self, pauses: tuple[Pause, ...]) -> None:
+        """All pauses in force, from who knows them: PolicyManager's journal."""
+        self.pauses = pauses
+        self.pauses_known = True
+
+    def pause_of(self, key: Key) -> Pause | None:
+        """The pause that holds back automatic scaling of a workload, as far as it is known."""
+        return pause_of(self.pauses, *key)
+
+    def document(self) -> dict[str, list[dict[str, object]]]:
+        """The picture as JSON for scripts: nodes, workloads, actions, components."""
+        parts: dict[str, Iterable[Message]] = {
+            "nodes": self.nodes.values(),
+            "workloads": self.workloads.values(),
+            "actions": self.actions.statuses(),
+            "components": self.components.values(),
+        }
+        return {
+            name: [message.model_dump(mode="json", exclude_none=True) for message in messages]
+            for name, messages in parts.items()
+        }
+
+    def _take(self, message: Decoded, now_ms: int) -> None:
+        match message:
+            case NodeCapacity() | NodeInfo() | NodeMetrics() | NodeSnapshot():
+                self._take_node(message, now_ms)
+            case ResourceState() | ContainerMetrics() | AppMetrics() | PerfDegraded() | PerfRecovered():
+                self._take_workload(message, now_ms)
+            case ComponentStatus():
+                key = (message.component, message.instance)
+                if supersedes(self.components.get(key), message):
+                    self._put(self.components, key, message, COMPONENTS_MAX)
+            case ScalingAction():
+                self.actions.asked(message, now_ms)
+            case ScalingStatus():
+                self.actions.hear(message, now_ms)
+            case ScalingControl():
+                self._take_control(message)
+            case DeadLetter():
+                self._take_dead_letter(message, now_ms)
+            case Cleared():
+                self._forget(message)
+
+    def _take_node(self, message: NodeCapacity | NodeInfo | NodeMetrics | NodeSnapshot, now_ms: int) -> None:
+        match message:
+            case NodeCapacity():
+                self._put(self.nodes, message.node, message, NODES_MAX)
+            case NodeInfo():
+                self._put(self.infos, message.node, message, NODES_MAX)
+            case NodeMetrics():
+                self._put(self.loads, message.node, message, NODES_MAX)
+            case NodeSnapshot():
+                for container in message.containers:
+                    key = (message.node, container.workload_id)
+                    if key not in self.uses and container.usage is not None:
+                        self._put(self.uses, key, Use(container.usage, now_ms), WORKLOADS_MAX)
+
+    def _take_workload(
+        self, message: ResourceState | ContainerMetrics | AppMetrics | PerfDegraded | PerfRecovered, now_ms: int
+    ) -> None:
+        if isinstance(message, ContainerMetrics):
+            for container in message.containers:
+                key = (message.node, container.workload_id)
+                self._put(self.uses, key, Use(container.usage, now_ms), WORKLOADS_MAX)
+            return
+        key = (message.node, message.workload_id)
+        if isinstance(message, ResourceState):
+            self._put(self.workloads, key, message, WORKLOADS_MAX)
+        elif isinstance(message, AppMetrics):
+            self._put(self.measures, key, message, WORKLOADS_MAX)
+        else:
+            self._put(self.performance, key, message, WORKLOADS_MAX)
+
+    def _take_control(self, control: ScalingControl) -> None:
+        everything = control.node is None and control.workload is None
+        if everything:
+            self.pauses_known = True
+        elif self.control is None:
+            self.pauses_known = False  # the broker keeps one word; those before it are not known
+        self.control = control
+        try:
+            self.pauses = after(self.pauses, control)
+        except TooManyPausesError:
+            self.pauses_known = False
+
+    def _take_dead_letter(self, letter: DeadLetter, now_ms: int) -> None:
+        known = self.dead_letters.get(letter.component)
+        count = 1 if known is None else known.count + 1
+        self._put(self.dead_letters, letter.component, DeadLetters(count, letter, now_ms), DEAD_LETTERS_MAX)
+
+    def _forget(self, cleared: Cleared) -> None:
+        values = cleared.values
+        if cleared.message is ResourceState:
+            key = (values["node"], values["workload_id"])
+            for kept in (self.workloads, self.uses, self.measures, self.performance):
+                kept.pop(key, None)
+        elif cleared.message is NodeCapacity:
+            self.nodes.pop(values["node"], None)
+        elif cleared.message is NodeInfo:
+            self.infos.pop(values["node"], None)
+            self.loads.pop(values["node"], None)
+        elif cleared.message is ComponentStatus:
+            self.components.pop((values["component"], values["instance"]), None)
+        elif cleared.message is ScalingControl:
+            self._take_control(ScalingControl(paused=False))
+
+    def _put(self, kept: dict[K, V], key: K, value: V, most: int) -> None:
+        if key in kept or len(kept) < most:
+            kept[key] = value
+        else:
+            self.left_out += 1
+
+    def _news(self, message: Decoded, now_ms: int, *, retained: bool) -> Event | None:
+        event = event_of(message, now_ms)
+        if event is None or self._is_known(message, retained=retained) or self._was_told(message):
+            return None
+        return event
+
+    def _is_known(self, message: Decoded, *, retained: bool) -> bool:
+        """Whether the picture shows already what a retained topic says; at first sight that is not news."""
+        match message:
+            case ResourceState():
+                state = self.workloads.get((message.node, message.workload_id))
+                return retained if state is None else state.sync_state is message.sync_state
+            case ComponentStatus():
+                status = self.components.get((message.component, message.instance))
+                if not supersedes(status, message):
+                    return True
+                same = status is not None and (status.state, status.boot_id) == (message.state, message.boot_id)
+                return retained if status is None else same
+            case ScalingControl():
+                return retained
+            case _:
+                return False
+
+    def _was_told(self, message: Decoded) -> bool:
+        """Whether this is a repeat. What has no id is never one."""
+        match message:
+            case PerfDegraded() | PerfRecovered() | PerfOutcome():
+                mark = (type(message).__name__, message.event_id)
+            case ScalingAction() | ScalingStatus():
+                mark = (type(message).__name__, message.action_id)
+            case _:
+                return False
+        if mark in self._said:
+            return True
+        self._said[mark] = None
+        if len(self._said) > _SAID_MAX:
+            self._said.popitem(last=False)
+        return False
+
+
+__all__ = ["HEARD", "PASSING", "RETAINED", "DeadLetters", "Event", "Key", "Level", "Overview", "Use"]
