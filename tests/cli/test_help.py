@@ -12,9 +12,9 @@ from tests.cli.system import PROGRAM, Configuration
 
 COMMANDS = (
     *("up", "run", "scale", "status", "history", "pause", "resume"),
-    *("release", "forget-node", "tail", "doctor", "demo"),
+    *("release", "forget-node", "tail", "doctor", "schema", "demo"),
 )
-HEAVY = ("pydantic", "msgpack", "paho", "rich", "prometheus_client", "podman", "schemas")
+HEAVY = ("pydantic", "msgpack", "paho", "rich", "prometheus_client", "podman", "yaml", "schemas")
 
 
 @pytest.fixture
