@@ -1,5 +1,6 @@
 """ActionController: the component. Takes actions and reconciles in, and sees each to its one end."""
 
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final
@@ -58,6 +59,7 @@ class ActionController:
         self._tasks: dict[str, Task] = {}
         self._reconciling: dict[tuple[str, str], Task] = {}
         """The reconcile under way on a workload, in its lane or beside an action that waits for room."""
+        self._numbers = itertools.count(1)
         self._workflow = Workflow(settings, self._repeater)
         self._exposition = Exposition()
         self._refused: dict[str, ScalingStatus] = {}
@@ -195,22 +197,42 @@ class ActionController:
         return self._refused[action.action_id]
 
     def _admit(self, task: Task, now: Instant) -> list[Output]:
+        task.number = next(self._numbers)
         self._tasks[task.id] = task
         if task.action.target.empty:
             text = "nothing is asked for; name at least one limit in target"
             return self._end(task, ActionOutcome.REJECTED, Reason.INVALID_TARGET, text, now)
         if task.action.dry_run:
             return self._follow(task, self._workflow.begin(task, now), now)
-        before = self._reconciling.get(task.key)
-        starts, superseded = self._lanes.enter(task)
-        out: list[Output] = []
-        if superseded is not None:
-            out += self._supersede(superseded, now)
-        if before is not None:
-            out += self._follow(before, self._workflow.give_way(before, now), now)
+        starts, out = self._take_place(task, now)
         if starts:
             out += self._follow(task, self._workflow.begin(task, now), now)
         return out
+
+    def _take_place(self, task: Task, now: Instant, *, granted: bool = False) -> tuple[bool, list[Output]]:
+        """Give a task its place on its workload: whether it may go on, and what comes of those it displaces."""
+        reconcile = self._reconciling.get(task.key)
+        place = self._lanes.enter(task, granted=granted)
+        out: list[Output] = []
+        if place.set_back is not None:
+            self._workflow.forget(place.set_back)
+        if place.superseded is not None:
+            out += self._supersede(place.superseded, now)
+        if reconcile is not None and place.superseded is not task:
+            out += self._follow(reconcile, self._workflow.give_way(reconcile, now), now)
+        return place.starts, out
+
+    def _learn_name(self, task: Task, reply: ValidateReply, now: Instant) -> tuple[bool, list[Output]]:
+        """Take an action that came with a container's id to the lane of its name; whether it may go on there."""
+        if reply.workload_id in (task.name, task.action.workload_id):
+            return True, []
+        following = self._lanes.leave(task)
+        task.workload = reply.workload_id
+        ends = task.action.dry_run or reply.verdict is not None
+        goes_on, out = (True, []) if ends else self._take_place(task, now, granted=reply.allowed)
+        if following is not None:
+            out += self._follow(following, self._workflow.begin(following, now), now)
+        return goes_on, out
 
     def _supersede(self, task: Task, now: Instant) -> list[Output]:
         text = "a newer action for this workload took its place"
@@ -237,7 +259,10 @@ class ActionController:
         task = self._workflow.waiting_for(reply.in_reply_to)
         if task is None:
             return []  # answered before, given up, or somebody else's
-        out = self._follow(task, self._workflow.answered(task, reply, now), now)
+        goes_on, out = self._learn_name(task, reply, now) if isinstance(reply, ValidateReply) else (True, [])
+        if not goes_on:
+            return out
+        out += self._follow(task, self._workflow.answered(task, reply, now), now)
         runs = self._lanes.running(task.key) is task
         if task.reconcile is not None and runs and self._lanes.awaited(task.key):
             out += self._follow(task, self._workflow.give_way(task, now), now)

@@ -1,4 +1,8 @@
-"""One running action per workload; a newer one waits, and takes the place of an older waiting one."""
+"""One running action per workload; a newer one waits, and takes the place of an older waiting one.
+
+An action that names its container by its id enters a second time, when the name is known; till then others may
+have come.
+"""
 
 from dataclasses import dataclass
 
@@ -14,6 +18,17 @@ class Lane:
 
     running: Task | None = None
     following: Task | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """What came of entering a lane."""
+
+    starts: bool
+    superseded: Task | None = None
+    """Whose place was taken by a newer one; it may be the one that entered."""
+    set_back: Task | None = None
+    """What was asking, and has to wait now."""
 
 
 class Lanes:
@@ -35,20 +50,26 @@ class Lanes:
         lane = self._lanes.get(key)
         return lane is not None and lane.following is not None
 
-    def enter(self, task: Task) -> tuple[bool, Task | None]:
-        """Give a task its place: whether it may start now, and a task that it supersedes.
+    def enter(self, task: Task, *, granted: bool = False) -> Place:
+        """Give a task its place; `granted`: it holds room already, so that who only asks cannot go before it.
 
         What only waits for room does not run, so a newer action takes its place at once.
         """
         lane = self._lanes.setdefault(task.key, Lane())
-        if lane.running is None:
+        first = lane.running
+        if first is None:
             lane.running = task
-            return True, None
-        if lane.running.phase is Phase.WAITING:
-            waiting, lane.running = lane.running, task
-            return True, waiting
-        superseded, lane.following = lane.following, task
-        return False, superseded
+            return Place(True)
+        newer = task.number > first.number
+        if granted and first.phase is Phase.VALIDATING:
+            lane.running = task
+            return Place(True, first) if newer else Place(True, _follow(lane, first), first)
+        if not newer:
+            return Place(False, task)
+        if first.phase is Phase.WAITING:
+            lane.running = task
+            return Place(True, first)
+        return Place(False, _follow(lane, task), task)
 
     def leave(self, task: Task) -> Task | None:
         """Take an ended task out; returns the one that may start now."""
@@ -64,3 +85,11 @@ class Lanes:
         if lane.running is None and lane.following is None:
             del self._lanes[task.key]
         return None
+
+
+def _follow(lane: Lane, task: Task) -> Task | None:
+    """Have a task wait for its turn, or end the older of two; returns the one that ends."""
+    if lane.following is not None and lane.following.number > task.number:
+        return task
+    superseded, lane.following = lane.following, task
+    return superseded

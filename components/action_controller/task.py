@@ -44,6 +44,8 @@ class Task:
     accepted: Instant
     wait_until: float
     """Until when it may wait for room, monotonic seconds."""
+    number: int = 0
+    """Actions in the order in which they were accepted, from 1; a reconcile is older than all."""
     reconcile: Reconcile | None = None
     phase: Phase = Phase.ACCEPTED
     attempt: int = 1
@@ -77,8 +79,8 @@ class Task:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Node and workload, as the sender named it."""
-        return (self.action.node, self.action.workload_id)
+        """Node and workload: its name, or its id as long as the name is not known."""
+        return (self.action.node, self.name)
 
     @property
     def name(self) -> str:

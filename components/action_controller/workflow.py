@@ -58,6 +58,8 @@ class Workflow:
         """Start a task: an action with validation, a reconcile with the update."""
         if task.reconcile is not None:
             return self._update(task, now)
+        if task.phase is Phase.VALIDATING:
+            return self.wake(task, now)  # it had to wait for its turn after it had asked
         return self._validate(task, now)
 
     def _validate(self, task: Task, now: Instant) -> Step:
@@ -76,7 +78,6 @@ class Workflow:
         return self._ask(task, Phase.VALIDATING, request, now)
 
     def _validated(self, task: Task, reply: ValidateReply, now: Instant) -> Step:
-        task.workload = reply.workload_id
         if reply.verdict is not None:
             return self._judged(task, reply, now)
         task.reason, task.message = reply.reason, reply.message
@@ -288,7 +289,7 @@ class Workflow:
         return self._waiting.get(request_id)
 
     def forget(self, task: Task) -> None:
-        """Stop asking for a task that ended."""
+        """Stop asking for a task that ended, or waits for its turn."""
         self._stop_asking(task)
         task.due = None
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from schemas.enums import ActionOutcome, Phase, Reason, Verdict
-from schemas.resources import ValidateRequest
+from schemas.resources import ActualReport, DesiredRequest, ValidateRequest
 from schemas.scaling import ScalingStatus
 from tests.action_controller.bench import Bench
 
@@ -65,3 +65,109 @@ def test_a_workload_whose_action_failed_is_free_for_the_next(bench: Bench) -> No
     bench.refused("a-1")
     bench.act("a-2")
     assert bench.phases() == [("a-2", "accepted"), ("a-2", "validating")]
+
+
+# A container's full id instead of its name: the same container, as the answer to the validation tells.
+
+ID = "c0ffee" * 10
+
+
+def by_id(bench: Bench, action_id: str, *, granted: bool) -> None:
+    """An action that names the container of `cam` by id, and the answer that it is `cam`."""
+    bench.act(action_id, workload=ID)
+    if granted:
+        bench.granted(action_id, workload_id="cam")
+    else:
+        bench.refused(action_id, Reason.OVERLOADED, workload_id="cam")
+
+
+def test_by_id_or_by_name_a_container_has_one_action_at_a_time(bench: Bench) -> None:
+    bench.up_to(Phase.UPDATING, "a-1")
+    by_id(bench, "a-2", granted=False)
+
+    assert bench.after(60.0), "it does not use up its tries while it waits for its turn"
+    assert "a-2" not in bench.finals
+    bench.updated("a-1")
+    bench.judged(Verdict.SYNCHRONIZED, "a-1")
+    assert bench.phases() == [("a-1", "done"), ("a-2", "validating")]
+    again = bench.only(ValidateRequest)
+    assert (again.action_id, again.workload_id) == ("a-2", ID)
+    assert again.attempt > 1, "and the answer it had is not given again"
+
+
+def test_granted_by_id_while_another_is_not_judged_yet_it_waits_with_its_reservation(bench: Bench) -> None:
+    bench.up_to(Phase.CONFIRMING, "a-1")
+    by_id(bench, "a-2", granted=True)
+    assert bench.heard(DesiredRequest) == []
+
+    bench.judged(Verdict.FAILED, "a-1", reason=Reason.QUERY_FAILED)
+    bench.granted("a-2", workload_id="cam")
+    assert bench.only(DesiredRequest).workload_id == "cam"
+
+
+def test_by_name_waits_for_an_older_one_by_id(bench: Bench) -> None:
+    by_id(bench, "a-1", granted=True)
+    bench.act("a-2")
+
+    assert bench.phases() == [("a-2", "accepted")]
+    assert bench.heard(ValidateRequest) == []
+
+
+def test_of_two_that_ask_the_one_that_is_granted_goes_first(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.act("a-2")
+    bench.granted("a-1", workload_id="cam")
+    assert bench.only(DesiredRequest).action_id == "a-1"
+
+    assert not bench.refused("a-2", Reason.OVERLOADED), "the newer one waits for its turn, whatever it is answered"
+    bench.recorded("a-1")
+    bench.updated("a-1")
+    bench.judged(Verdict.SYNCHRONIZED, "a-1")
+    assert bench.only(ValidateRequest).action_id == "a-2"
+
+
+def test_the_older_one_ends_when_the_newer_one_is_granted_first(bench: Bench) -> None:
+    bench.act("a-1")
+    by_id(bench, "a-2", granted=True)
+    assert ended(bench, "a-1") == SUPERSEDED
+    assert bench.only(DesiredRequest).action_id == "a-2"
+
+
+def test_an_older_one_by_id_does_not_undo_a_newer_one_that_is_further(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.up_to(Phase.UPDATING, "a-2")
+    bench.refused("a-1", Reason.OVERLOADED, workload_id="cam")
+    assert ended(bench, "a-1") == SUPERSEDED
+
+
+def test_those_that_give_the_id_come_one_after_the_other_too(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.act("a-2", workload=ID)
+    bench.act("a-3", workload=ID)
+    assert ended(bench, "a-2") == SUPERSEDED
+
+    bench.granted("a-1", workload_id="cam")
+    assert [asked.action_id for asked in bench.heard(ValidateRequest)] == ["a-3"]
+    bench.refused("a-3", Reason.OVERLOADED, workload_id="cam")
+    bench.recorded("a-1")
+    bench.updated("a-1")
+    bench.judged(Verdict.SYNCHRONIZED, "a-1")
+    assert bench.only(ValidateRequest).action_id == "a-3"
+
+
+def test_a_reconcile_gives_way_to_an_action_by_id(bench: Bench) -> None:
+    bench.reconcile()
+    by_id(bench, "a-1", granted=True)
+    report = bench.only(ActualReport)
+    assert (report.action_id, report.reason) == ("r-1", Reason.SUPERSEDED)
+    bench.judged(Verdict.FAILED, "r-1", reason=Reason.SUPERSEDED)
+    assert bench.only(ValidateRequest).action_id == "a-1"
+
+
+def test_an_ending_tells_the_name_of_a_container_given_by_id(bench: Bench) -> None:
+    bench.act(workload=ID)
+    bench.refused(workload_id="cam", verdict=Verdict.FAILED)
+    assert bench.finals["a-1"].workload_id == "cam"
+    bench.act("a-2", workload=ID, dry_run=True)
+    bench.granted("a-2", workload_id="cam")
+    assert bench.finals["a-2"].workload_id == "cam"
