@@ -39,7 +39,7 @@ class Ledger:
     """
 
     def __init__(self, path: Path | None, epoch_s: int, *, durable: bool = True) -> None:
-        """Open or begin a ledger. `epoch_s` becomes the base of generations of a new one.
+        """Open or begin a ledger. Generations of this process begin above `epoch_s`, the present UTC seconds.
 
         Raises StorageError when the file can be neither used nor set aside.
         """
@@ -52,6 +52,7 @@ class Ledger:
         """Ids of rows that are open or held, by workload."""
         self.generations: dict[Key, int] = {}
         self.meta: dict[str, str] = {}
+        self._opened_s = epoch_s
         self._load()
         if "generation_base" not in self.meta:
             with self.work() as work:
@@ -70,9 +71,13 @@ class Ledger:
         return self._database.fresh
 
     def next_generation(self, record: WorkloadRecord) -> int:
-        """Above all that was ever used for this name, here or in what agents and retained state remember."""
+        """Above all that was ever used for this name, here or in what agents and retained state remember.
+
+        An old copy of the file cannot be told from the latest one. So each process counts from its start: unless
+        the clock was set back, that is above whatever the lost file had come to.
+        """
         fenced = record.fence.generation if record.fence else 0
-        base = int(self.meta["generation_base"])
+        base = max(int(self.meta["generation_base"]), self._opened_s)
         return max(base, record.generation, self.generations.get(record.key, 0), fenced) + 1
 
     @contextlib.contextmanager

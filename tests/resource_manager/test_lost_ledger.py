@@ -206,6 +206,33 @@ def test_a_fresh_ledger_beside_nothing_lost_grants_at_once(tmp_path: Path) -> No
     bench.manager.close()
 
 
+def put_back(bench: Bench, copy: Path) -> None:
+    """Put an old copy in the place of the ledger; the broker forgot everything too."""
+    bench.manager.close()
+    assert bench.path is not None
+    shutil.copy(copy, bench.path)
+    bench.path.with_name(bench.path.name + "-wal").unlink(missing_ok=True)
+    bench.seconds += 30.0
+    bench.retained.clear()
+    bench.reopen()
+
+
+def test_a_copy_from_before_does_not_use_generations_again_that_nobody_else_remembers(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.scaled("a-1", cpu_limit=2500)
+    bench.manager.close()
+    assert bench.path is not None
+    shutil.copy(bench.path, tmp_path / "copy")
+    bench.reopen()
+    newer = bench.scaled("a-2", cpu_limit=2600)
+    put_back(bench, tmp_path / "copy")
+    bench.info()
+    bench.snapshot(CAM, NAV)
+
+    assert bench.recorded("a-3", cpu_limit=2700).generation > newer.generation
+
+
 def test_a_copy_from_before_takes_over_what_retained_state_remembers_beyond_it(
     bench: Bench, tmp_path: Path
 ) -> None:
