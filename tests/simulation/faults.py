@@ -251,7 +251,7 @@ class Faults:
         machine = self.rng.choice([self.system.central, *(p.machine for p in self.system.agents.values())])
         jump = self.rng.choice((-3600.0, -30.0, 30.0, 3600.0))
         self.world.note("FAULT the clock of {} jumps by {} s", machine.name, jump)
-        machine.epoch_offset += jump
+        machine.jump(jump)
 
     def second(self) -> None:
         """Somebody starts another ResourceManager or ActionController."""

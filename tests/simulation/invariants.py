@@ -62,7 +62,7 @@ class Monitor(Watcher, Witness):
         self.system = system
         self.ledger: Any = None
         self.generations: dict[Key, int] = defaultdict(int)
-        """Highest ever recorded, as far as anybody but a lost ledger can know."""
+        """Highest ever recorded, as far as anybody can know."""
         self.images: dict[tuple[Key, int], str] = {}
         self.retired: dict[Key, set[int]] = defaultdict(set)
         """Generations whose rollback was confirmed."""
@@ -201,9 +201,9 @@ class Monitor(Watcher, Witness):
                     self.fail("9 (reservations end)", f"{action_id} holds room for {now - since:.0f} s")
 
     def _one_running_action(self, controller: ActionController) -> None:
-        """Of those that name a container alike: it cannot know that a name and an id mean the same."""
+        """Whether they name the container, or gave its id."""
         at_work = [task for task in controller.tasks if task.phase in _WORKING]
-        actions = [task.key for task in at_work if task.reconcile is None]
+        actions = [(task.action.node, task.name) for task in at_work if task.reconcile is None]
         reconciles = [task.key for task in at_work if task.reconcile is not None]
         for named in (actions, reconciles):
             if len(named) != len(set(named)):
@@ -214,24 +214,23 @@ class Monitor(Watcher, Witness):
         self.spoken.said(process, frame)
 
     def memory_is_lost(self, *, ledger: bool = False) -> None:
-        """Keep in mind only which generations somebody still knows: ledger, retained states, fences of agents."""
+        """Keep in mind only which generations somebody still knows: ledger, retained states, fences of agents.
+
+        While the clock of ResourceManager never went back, it knows by that alone what was used before.
+        """
         if ledger:
             self.ledger_lost_at = self.system.world.now
             self.spoken.ledger_lost = True
             self.ledger = None
-        if self.ledger_lost_at is None:
-            return  # the ledger knows them all
-        self.generations = defaultdict(int, self.ledger.generations if self.ledger is not None else {})
-        for node, agent in self.system.agents.items():
-            for name in self.system.kernels[node].containers_by_name:
-                state = self.system.retained_state(node, name)
-                fence = agent.component._commands.fence_of(name) if agent.alive else None
-                known = (
-                    self.generations[node, name],
-                    state.generation if state else 0,
-                    fence.generation if fence else 0,
-                )
-                self.generations[node, name] = max(known)
+        if self.ledger_lost_at is None or not self.system.central.set_back:
+            return
+        kept = self.ledger.generations if self.ledger is not None else {}
+        for node, name in self.generations:
+            state = self.system.retained_state(node, name)
+            agent = self.system.agents[node]
+            fence = agent.component._commands.fence_of(name) if agent.alive else None
+            known = state.generation if state else 0, fence.generation if fence else 0
+            self.generations[node, name] = max(kept.get((node, name), 0), *known)
 
     # The kernel.
 

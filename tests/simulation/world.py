@@ -27,6 +27,13 @@ class Machine:
 
     name: str
     epoch_offset: float = 0.0
+    set_back: bool = False
+    """Whether its clock ever went backwards."""
+
+    def jump(self, seconds: float) -> None:
+        """Set the clock forth, or back."""
+        self.epoch_offset += seconds
+        self.set_back = self.set_back or seconds < 0
 
 
 @dataclass
