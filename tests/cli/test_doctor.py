@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.cli.doctor.broker import check_broker
+from components.cli.doctor.broker import check_connection
 from components.cli.doctor.cgroups import Cgroups, check_cgroups, read_cgroups
 from components.cli.doctor.finding import Level
 from components.cli.doctor.storage import check_storage
@@ -24,28 +24,28 @@ from tests.requirements import require
 
 
 def test_a_broker_that_lets_us_in_is_fine(broker: RunningBroker) -> None:
-    assert all_ok(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{broker.port}")))
+    assert all_ok(check_connection(BrokerSettings(url=f"mqtt://127.0.0.1:{broker.port}")))
 
 
 def test_no_broker_where_one_is_configured() -> None:
-    found = only_wrong(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{free_port()}")))
+    found = only_wrong(check_connection(BrokerSettings(url=f"mqtt://127.0.0.1:{free_port()}")))
 
     assert "refused" in found.text
     assert "systemctl start mosquitto" in found.remedy
 
 
 def test_a_managed_broker_that_does_not_run_now_is_no_trouble(broker: RunningBroker) -> None:
-    levels = {finding.level for finding in check_broker(BrokerSettings(port=free_port()))}
+    levels = {finding.level for finding in check_connection(BrokerSettings(port=free_port()))}
 
     assert levels == {Level.OK, Level.NOTE}
-    assert all_ok(check_broker(BrokerSettings(port=broker.port)))
+    assert all_ok(check_connection(BrokerSettings(port=broker.port)))
 
 
 def test_no_mosquitto_for_a_managed_broker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("broker.mosquitto._PLACES", ())
 
-    assert "apt-get install mosquitto" in only_wrong(check_broker(BrokerSettings())).remedy
+    assert "apt-get install mosquitto" in only_wrong(check_connection(BrokerSettings())).remedy
 
 
 def test_a_wrong_password_and_a_missing_one(tmp_path: Path) -> None:
@@ -53,8 +53,8 @@ def test_a_wrong_password_and_a_missing_one(tmp_path: Path) -> None:
     password.write_text("wrong\n")
     with guarded_broker() as guarded:
         url = f"mqtt://127.0.0.1:{guarded.port}"
-        missing = only_wrong(check_broker(BrokerSettings(url=url)))
-        wrong = only_wrong(check_broker(BrokerSettings(url=url, username="me", password_file=password)))
+        missing = only_wrong(check_connection(BrokerSettings(url=url)))
+        wrong = only_wrong(check_connection(BrokerSettings(url=url, username="me", password_file=password)))
 
     assert "set broker.username" in missing.remedy
     assert "password of me" in wrong.remedy
@@ -64,7 +64,7 @@ def test_a_wrong_password_and_a_missing_one(tmp_path: Path) -> None:
 def test_a_password_file_that_is_not_there() -> None:
     settings = BrokerSettings(url="mqtt://127.0.0.1:1", username="me", password_file=Path("/no/such"))
 
-    assert "/no/such" in only_wrong(check_broker(settings)).text
+    assert "/no/such" in only_wrong(check_connection(settings)).text
 
 
 def test_a_port_where_something_else_answers() -> None:
@@ -77,7 +77,7 @@ def test_a_port_where_something_else_answers() -> None:
             connection.close()
 
         threading.Thread(target=hang_up, daemon=True).start()
-        found = only_wrong(check_broker(BrokerSettings(url=f"mqtt://127.0.0.1:{port}")))
+        found = only_wrong(check_connection(BrokerSettings(url=f"mqtt://127.0.0.1:{port}")))
 
     assert str(port) in found.text
 

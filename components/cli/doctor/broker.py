@@ -1,7 +1,8 @@
-"""Whether there is a broker, and whether it lets us in."""
+"""Whether there is a broker, whether it lets us in, and then all that is to be seen of it and on it."""
 
 import time
 import uuid
+from collections.abc import Sequence
 from typing import Final
 
 from broker.bus import Connected, Disconnected, Identity
@@ -9,16 +10,53 @@ from broker.client import MqttBus
 from broker.mosquitto import BrokerError, find_mosquitto
 from broker.options import BrokerOptions
 from components.cli.connection import options_of
-from components.cli.doctor.finding import Finding, note, ok, wrong
+from components.cli.doctor.checks import Check, run_all
+from components.cli.doctor.finding import Finding, Level, note, ok, wrong
+from components.cli.doctor.fleet import check_fleet
+from components.cli.doctor.losses import check_losses
+from components.cli.doctor.mosquitto_conf import check_configuration
+from components.cli.doctor.rights import ask, judge, roles_of
 from components.cli.errors import UsageError
-from components.settings import BrokerSettings
+from components.settings import BrokerSettings, Settings
 from components.shell.inbox import Inbox
+from schemas.topics import Role
 
 AREA: Final = "broker"
-ANSWER_WITHIN_S: Final = 8.0
+ANSWER_WITHIN_S: Final = 7.0
+DEALINGS_WITHIN_S: Final = 15.0
+OTHERS_WITHIN_S: Final = 12.0
+_HANGS: Final = "see the broker's log: it hangs, or is overloaded"
 
 
-def check_broker(settings: BrokerSettings) -> list[Finding]:
+def check_broker(settings: Settings, roles: Sequence[Role] | None = None) -> list[Finding]:
+    """The connection, and when it stands all that the broker would do to us, and who is on it.
+
+    `roles`: whose rights are needed, if not those that the user's name tells.
+    """
+    findings = check_connection(settings.broker)
+    if any(finding.level is not Level.OK for finding in findings):
+        return findings
+    options = options_of(settings.broker)
+    return findings + run_all(
+        [
+            Check("rights", lambda: _check_dealings(settings, options, roles), DEALINGS_WITHIN_S, _HANGS),
+            Check("storing", lambda: check_configuration(options.host, options.port), OTHERS_WITHIN_S, _HANGS),
+            Check("agents", lambda: check_fleet(settings.broker), OTHERS_WITHIN_S, _HANGS),
+        ]
+    )
+
+
+def _check_dealings(settings: Settings, options: BrokerOptions, roles: Sequence[Role] | None) -> list[Finding]:
+    """What it lets us say and hear, and then, on a topic that it lets us write, what it would lose."""
+    roles = roles or roles_of(settings.broker)
+    try:
+        answers = ask(settings, options, roles)
+    except OSError as error:
+        return [wrong("rights", f"cannot be asked for: {error}", "see the broker's log")]
+    return [*judge(settings, roles, answers), *check_losses(options, answers.writable)]
+
+
+def check_connection(settings: BrokerSettings) -> list[Finding]:
     """The program, if we manage the broker ourselves, and a connection."""
     findings = []
     if settings.url is None:

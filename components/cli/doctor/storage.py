@@ -36,15 +36,22 @@ def _check(directory: Path, free_mib_min: int) -> Finding:
     existing = next(one for one in (directory, *directory.parents) if _seen(one))
     if not existing.is_dir():
         return wrong(AREA, f"{existing} is no directory", f"remove it, or name another place than {directory}")
+    usage = os.statvfs(existing)
+    if usage.f_flag & os.ST_RDONLY:
+        remedy = f"mount -o remount,rw {_mount_point(existing)}, or name another place than {directory}"
+        return wrong(AREA, f"{existing} is mounted read-only", remedy)
     if not os.access(existing, os.W_OK | os.X_OK):
         remedy = f"run as another user, or: install -d -o {_user()} {directory}"
         return wrong(AREA, f"{existing} cannot be written by this user", remedy)
-    usage = os.statvfs(existing)
     free_mib = usage.f_bavail * usage.f_frsize // 2**20
     if free_mib < free_mib_min or (usage.f_files and not usage.f_favail):
         what = f"{free_mib} MiB" if usage.f_favail or not usage.f_files else "no inode"
         return wrong(AREA, f"disk full: {what} free for {directory}", f"free at least {free_mib_min} MiB there")
     return ok(AREA, f"{directory} can be written, {free_mib} MiB free")
+
+
+def _mount_point(path: Path) -> Path:
+    return next(one for one in (path, *path.parents) if one.is_mount())
 
 
 def _seen(path: Path) -> bool:

@@ -1,0 +1,188 @@
+"""What the running system shows: agents that share a name, clocks that differ, silence where words should be.
+
+It listens, asks every agent what is in force, and asks ResourceManager about a node that does not exist; none of
+which changes anything.
+"""
+
+import statistics
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+from components.cli.connection import Heard, Session, subscriptions_to
+from components.cli.doctor.finding import Finding, note, ok, wrong
+from components.cli.errors import CliError
+from components.settings import BrokerSettings
+from schemas.enums import ConnectionState
+from schemas.message import Message
+from schemas.metrics import NodeMetrics
+from schemas.node import NodeInfo, NodeSnapshot, StatusReply, StatusRequest
+from schemas.operations import ComponentStatus
+from schemas.resources import ValidateReply, ValidateRequest
+from schemas.topics import Role
+
+AGENTS: Final = "agents"
+CLOCKS: Final = "clocks"
+LISTEN_S: Final = 5.0
+OFF_S_MAX: Final = 10.0
+"""Two clocks further apart are far off: ages and histories mislead, and certificates may seem not valid yet."""
+STARTS_MAX: Final = 2
+"""One restart may happen while we look; more are a fight, or a crash after each start."""
+
+_HEARD: Final[tuple[type[Message], ...]] = (
+    ComponentStatus,
+    NodeInfo,
+    NodeSnapshot,
+    NodeMetrics,
+    StatusReply,
+    ValidateReply,
+)
+
+
+@dataclass
+class Agent:
+    """What came from the agents that call themselves by one node's name."""
+
+    ready: bool = False
+    boots: list[int] = field(default_factory=list)
+    """The boot_id of each life one after the other, as heard now; never of a will, which may be late."""
+    containers: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """Ids of the containers that each life saw."""
+    heard: set[type[Message]] = field(default_factory=set)
+
+    def lives(self, boot_id: int) -> None:
+        """Note that a life spoke."""
+        if not self.boots or self.boots[-1] != boot_id:
+            self.boots.append(boot_id)
+
+
+@dataclass
+class Fleet:
+    """What was heard of all."""
+
+    agents: dict[str, Agent] = field(default_factory=lambda: defaultdict(Agent))
+    offsets_ms: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """By whose clock it is: how far it was ahead of ours, at each message."""
+
+    def hear(self, heard: Heard, now_ms: int) -> None:
+        """Take in one message."""
+        message = heard.decoded
+        if isinstance(message, Message):
+            self._note_clock(message, heard, now_ms)
+        match message:
+            case ComponentStatus(component=Role.NODE_AGENT):
+                agent = self.agents[message.instance]
+                agent.ready = message.state is ConnectionState.READY
+                if not heard.retained and message.state is not ConnectionState.LOST:
+                    agent.lives(message.boot_id)
+            case NodeInfo() | NodeSnapshot() | StatusReply() | NodeMetrics():
+                self._note_agent(message, heard)
+
+    def _note_agent(self, message: NodeInfo | NodeSnapshot | StatusReply | NodeMetrics, heard: Heard) -> None:
+        agent = self.agents[message.node]
+        agent.heard.add(type(message))
+        if isinstance(message, NodeMetrics):
+            return
+        if not heard.retained:
+            agent.lives(message.boot_id)
+        if isinstance(message, NodeSnapshot | StatusReply):
+            agent.containers[message.boot_id] |= {one.runtime_id for one in message.containers}
+
+    def _note_clock(self, message: Message, heard: Heard, now_ms: int) -> None:
+        if heard.retained or message.ts is None:
+            return
+        if isinstance(message, ValidateReply):
+            self.offsets_ms["resource_manager"].append(message.ts - now_ms)
+        elif isinstance(message, NodeMetrics | StatusReply | NodeSnapshot):
+            self.offsets_ms[f"node {message.node}"].append(message.ts - now_ms)
+
+
+def check_fleet(settings: BrokerSettings, listen_s: float = LISTEN_S) -> list[Finding]:
+    """Listen for a while, and judge."""
+    fleet = Fleet()
+    try:
+        with Session(settings, subscriptions_to(*_HEARD)) as session:
+            for heard in session.retained():
+                fleet.hear(heard, _now_ms())
+            _ask(session, fleet)
+            for heard in session.until(time.monotonic() + (listen_s if fleet.agents else min(listen_s, 1.0))):
+                fleet.hear(heard, _now_ms())
+    except CliError as error:
+        return [note(AGENTS, f"the running system cannot be looked at: {error}", "see the findings on the broker")]
+    return [*judge_agents(fleet), *judge_clocks(fleet)]
+
+
+def _ask(session: Session, fleet: Fleet) -> None:
+    number = uuid.uuid4().hex[:8]
+    for node in fleet.agents:
+        session.publish(StatusRequest(id=f"doctor-{number}-{node}", node=node))
+    nobody = f"piriscale-doctor-{number}"
+    session.publish(ValidateRequest(id=nobody, node=nobody, workload_id=nobody))
+
+
+def judge_agents(fleet: Fleet) -> Iterator[Finding]:
+    """Names used twice, and agents of which nothing is heard."""
+    troubled = False
+    for node, agent in sorted(fleet.agents.items()):
+        found = list(_judge_agent(node, agent))
+        troubled = troubled or bool(found)
+        yield from found
+    if not fleet.agents:
+        yield note(AGENTS, "none is known on this broker", "piriscale run node_agent on each node")
+    elif not troubled:
+        yield ok(AGENTS, f"{', '.join(sorted(fleet.agents))}: one each, and all that is to be heard is heard")
+
+
+def _judge_agent(node: str, agent: Agent) -> Iterator[Finding]:
+    remedy = f"give each machine's agent a node name of its own: node_agent.node; one of them keeps {node}"
+    if agent.boots != sorted(agent.boots) or _two_machines(agent):
+        yield wrong(AGENTS, f"two agents call themselves {node}: what one says, the other contradicts", remedy)
+    elif len(agent.boots) > STARTS_MAX:
+        text = (
+            f"the agent of {node} started {len(agent.boots) - 1} times while it was looked at: two agents of that "
+            "name take over from each other, or one crashes"
+        )
+        yield wrong(AGENTS, text, f"{remedy}; or see its log")
+    if agent.ready and (silent := _silent(node, agent)):
+        text = f"the agent of {node} is ready, but nothing comes of {', '.join(silent)}"
+        yield note(
+            AGENTS, text, "it hangs (see its log), or this user may not read that (Mosquitto does not say so)"
+        )
+
+
+def _two_machines(agent: Agent) -> bool:
+    """Whether lives saw containers and had none in common; ids are random, so those of two machines differ."""
+    seen = [ids for boot, ids in agent.containers.items() if ids and boot in agent.boots]
+    return any(not first & second for first, second in pairwise(seen))
+
+
+def _silent(node: str, agent: Agent) -> list[str]:
+    topics = {
+        NodeInfo: f"node/{node}/info",
+        NodeSnapshot: f"node/{node}/actual",
+        NodeMetrics: f"metrics/{node}/node",
+    }
+    return [topic for kind, topic in topics.items() if kind not in agent.heard]
+
+
+def judge_clocks(fleet: Fleet) -> Iterable[Finding]:
+    """Clocks far from ours. Nothing waits for them, but what people and certificates read from them is wrong."""
+    off_s = {who: statistics.median(offsets) / 1000 for who, offsets in fleet.offsets_ms.items()}
+    far = {who: seconds for who, seconds in off_s.items() if abs(seconds) > OFF_S_MAX}
+    for who, seconds in sorted(far.items()):
+        direction = "ahead of" if seconds > 0 else "behind"
+        yield wrong(
+            CLOCKS,
+            f"the clock of {who} is {abs(seconds):.0f} s {direction} this machine's",
+            "timedatectl set-ntp true on whichever is wrong (or start chrony there)",
+        )
+    if off_s and not far:
+        yield ok(CLOCKS, f"{', '.join(sorted(off_s))}: at most {max(map(abs, off_s.values())):.1f} s from ours")
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -1,0 +1,117 @@
+"""Whether the broker lets this user say and hear what the components must. Nobody hears these questions.
+
+What cannot be seen here: Mosquitto grants subscriptions that its ACL forbids, and then delivers nothing. So
+`fleet.py` tells what stays silent although it should be heard.
+"""
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from broker.options import BrokerOptions
+from broker.probe import REFUSED_FROM, Probe, ask_to_publish
+from components.cli.assembly import ROLES
+from components.cli.doctor.finding import Finding, note, ok, wrong
+from components.settings import BrokerSettings, Settings
+from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
+
+AREA: Final = "rights"
+ANSWER_WITHIN_S: Final = 5.0
+PROBE_WORKLOAD: Final = "piriscale-doctor"
+PROBE_BODY: Final = b'{"note": "a question of piriscale doctor, to be ignored"}'
+"""For a broker that hands on what was not released: readable, and no message."""
+LISTED_MAX: Final = 6
+
+
+def roles_of(settings: BrokerSettings) -> tuple[Role, ...]:
+    """Whose rights this user needs: those of the component that the user is named after, else everybody's."""
+    name = (settings.username or "").replace("-", "_")
+    named = tuple(role for role in (*ROLES, Role.CLI) if name == role or name.startswith(f"{role}_"))
+    return named or (*ROLES, Role.CLI)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The broker's reason code to each topic that somebody must write, and to each filter."""
+
+    said: dict[str, int]
+    """Empty: the broker has no QoS 2, so it cannot be asked."""
+    heard: dict[str, int]
+
+    @property
+    def writable(self) -> str | None:
+        """A topic that may be written."""
+        return next((topic for topic, code in self.said.items() if code < REFUSED_FROM), None)
+
+
+def ask(settings: Settings, options: BrokerOptions, roles: Sequence[Role]) -> Answers:
+    """Ask the broker. Raises OSError when it does not answer."""
+    node = settings.node_agent.node
+    client_id = f"piriscale-doctor-{uuid.uuid4().hex[:8]}"
+    topics = list(dict.fromkeys(topic for role in roles for topic in _addresses(role, node)))
+    filters = list(dict.fromkeys(one for role in roles for one in _filters(role, node)))
+    with Probe(options, client_id, ANSWER_WITHIN_S) as probe:
+        heard = probe.may_subscribe(filters)
+    return Answers(ask_to_publish(options, client_id, topics, PROBE_BODY, ANSWER_WITHIN_S), heard)
+
+
+def judge(settings: Settings, roles: Sequence[Role], answers: Answers) -> list[Finding]:
+    """One finding for each role that lacks rights; one in all when none does."""
+    found = [_judge(role, settings.broker, settings.node_agent.node, answers) for role in roles]
+    lacking = [one for one in found if one is not None]
+    if not answers.said:
+        text = "what may be said cannot be asked without an effect: the broker has no QoS 2"
+        lacking.append(note(AREA, text, "see the broker's log for refused messages"))
+    whose = "every component and the command line" if len(roles) > 1 else str(roles[0])
+    return lacking or [ok(AREA, f"{_user(settings.broker)} may say and subscribe to what {whose} must")]
+
+
+def _judge(role: Role, settings: BrokerSettings, node: str, answers: Answers) -> Finding | None:
+    """What a role lacks; None: nothing."""
+    unsaid = [topic for topic in _addresses(role, node) if answers.said.get(topic, 0) >= REFUSED_FROM]
+    unheard = [one for one in _filters(role, node) if answers.heard[one] >= REFUSED_FROM]
+    if not unsaid and not unheard:
+        return None
+    parts = [f"publish {_list(unsaid)}"] if unsaid else []
+    parts += [f"subscribe to {_list(unheard)}"] if unheard else []
+    prefix = f"{settings.topic_prefix}/" if settings.topic_prefix else ""
+    lines = [f"topic write {prefix}{one}" for one in unsaid] + [f"topic read {prefix}{one}" for one in unheard]
+    who = f"user {settings.username}" if settings.username else "anonymous clients"
+    return wrong(
+        AREA,
+        f"{_user(settings)} may not do what {role} must: {' and '.join(parts)}",
+        f"allow it in the broker's ACL and reload it; in Mosquitto's acl_file, for {who}: {_list(lines)}",
+    )
+
+
+def _user(settings: BrokerSettings) -> str:
+    return f"user {settings.username}" if settings.username else "an anonymous client"
+
+
+def _list(texts: Sequence[str]) -> str:
+    more = len(texts) - LISTED_MAX
+    return ", ".join(texts[:LISTED_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+def _addresses(role: Role, node: str) -> list[str]:
+    """Concrete topics that a role writes, one of each kind; of nodes this one's."""
+    if role is Role.DEBUG_TAP:
+        own = [topic for topic in TOPICS if role in topic.writers]
+        everybody = [DEBUG_PREFIX + _address(topic, role, node) for topic in TOPICS]
+        return [*(_address(topic, role, node) for topic in own), *everybody]
+    return [_address(topic, role, node) for topic in TOPICS if role in topic.writers]
+
+
+def _address(topic: Topic, role: Role, node: str) -> str:
+    instance = node if role is Role.NODE_AGENT else "main"
+    values = {"node": node, "workload_id": PROBE_WORKLOAD, "component": role, "instance": instance}
+    return topic.address(values)
+
+
+def _filters(role: Role, node: str) -> list[str]:
+    """What a role subscribes to: an agent to its node's topics, all others to every node's."""
+    if role is Role.DEBUG_TAP:
+        return [topic.filter() for topic in TOPICS]
+    narrowed = {"node": node, "component": role, "instance": node} if role is Role.NODE_AGENT else {}
+    return [topic.filter(**narrowed) for topic in TOPICS if role in topic.readers]
