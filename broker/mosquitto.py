@@ -1,5 +1,6 @@
 """The managed broker: a Mosquitto that is our child, comes back when it dies, and goes when we go."""
 
+import errno
 import logging
 import os
 import pwd
@@ -14,6 +15,8 @@ import time
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
+
+import psutil
 
 from broker import leash
 from broker.backoff import Backoff
@@ -124,7 +127,7 @@ class ManagedBroker:
         data.mkdir(parents=True, exist_ok=True)
         self._directory.chmod(0o755)
         data.chmod(0o700)
-        account = _account_for(self._directory) if os.geteuid() == 0 else None
+        account = account_for(self._directory) if os.geteuid() == 0 else None
         user, group = (account.pw_uid, account.pw_gid) if account is not None else (os.geteuid(), os.getegid())
         for path in (data, *data.iterdir()):
             os.chown(path, user, group)
@@ -207,7 +210,7 @@ class ManagedBroker:
         return f"; the end of {self.log_file}:\n" + "\n".join(lines) if lines else ""
 
 
-def _account_for(directory: Path) -> pwd.struct_passwd | None:
+def account_for(directory: Path) -> pwd.struct_passwd | None:
     """Who shall run the broker in place of root; None: root itself."""
     accounts = {each.pw_name: each for each in pwd.getpwall()}
     account = next((accounts[name] for name in _USERS if name in accounts), None)
@@ -258,8 +261,22 @@ def _check_port(host: str, port: int) -> None:
     try:
         socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            text = f"port {port} on {host} cannot be used ({error.strerror}); choose another [broker] port"
+            raise BrokerError(text) from error
         raise BrokerError(
-            f"port {port} on {host} cannot be used ({error.strerror}), perhaps since the mosquitto service runs. "
-            f'Use that one: [broker] url = "mqtt://{host}:{port}"; or end it: systemctl disable --now mosquitto; '
-            "or choose another [broker] port"
+            f"port {port} on {host} is taken by another process{_listener(port)}. Does `piriscale up` run "
+            f'already, or the mosquitto service? Use its broker: [broker] url = "mqtt://{host}:{port}"; or end it (Ctrl-C '
+            "there; systemctl disable --now mosquitto); or choose another [broker] port"
         ) from error
+
+
+def _listener(port: int) -> str:
+    """Who listens there, to be told; empty when that cannot be seen."""
+    try:
+        for one in psutil.net_connections("tcp"):
+            if one.status == psutil.CONN_LISTEN and one.laddr and one.laddr.port == port and one.pid:
+                return f" ({psutil.Process(one.pid).name()}, process id {one.pid})"
+    except (psutil.Error, OSError) as error:
+        _log.debug("who listens on port %d cannot be seen: %s", port, error)
+    return ""

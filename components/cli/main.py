@@ -1,5 +1,6 @@
 """The command line: what there is, and how it is called. Each command imports its work when it runs."""
 
+import errno
 import io
 import logging
 import os
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from components.cli.errors import EXIT_INTERRUPTED, CliError, UsageError
+from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, CliError, UsageError
 
 if TYPE_CHECKING:
     from components.settings import Settings
@@ -32,6 +33,10 @@ Node = Annotated[
 LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")]
 Workload = Annotated[str, typer.Argument(help="Exact name of the container, or its full id.")]
+
+
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""What writing the output may end with. (Databases say it in words of their own, as StorageError.)"""
 
 
 def _version(wanted: bool) -> None:
@@ -73,6 +78,7 @@ def _end_with(work: Callable[[], int]) -> NoReturn:
         logging.getLogger().addHandler(logging.NullHandler())
     try:
         code = work()
+        sys.stdout.flush()
     except CliError as error:
         print(f"piriscale: {error}", file=sys.stderr)
         code = error.code
@@ -81,6 +87,12 @@ def _end_with(work: Callable[[], int]) -> NoReturn:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = 0
+    except OSError as error:
+        if error.errno not in _DISK_FULL:
+            raise
+        print(f"piriscale: the output cannot be written: {error.strerror}", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = EXIT_FAILURE
     raise typer.Exit(code)
 
 

@@ -119,7 +119,9 @@ class TestStarting:
         with socket.create_server(("127.0.0.1", 0)) as other:
             port = other.getsockname()[1]
             broker = ManagedBroker(tmp_path, MosquittoConfiguration(port=port))
-            with pytest.raises(BrokerError, match=f"port {port} on 127.0.0.1 cannot be used") as raised:
+            with pytest.raises(
+                BrokerError, match=f"port {port} on 127.0.0.1 is taken by another process"
+            ) as raised:
                 broker.start()
         assert "systemctl disable --now mosquitto" in str(raised.value)
 

@@ -1,13 +1,18 @@
 """`history` reads the journals of running components, and changes nothing in them."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from components.component import Instant
 from components.policy_manager.journal import Journal
 from schemas.enums import EventOutcome, Reason
 from schemas.performance import PerfOutcome
-from tests.cli.system import Configuration, configuration
+from tests.cli.system import PROGRAM, Configuration, configuration
 
 
 def outcome(event_id: str) -> PerfOutcome:
@@ -65,3 +70,22 @@ def test_a_broken_journal_is_told_and_left_alone(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert str(broken) in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"piriscale.toml", broken.name}
+
+
+@pytest.mark.parametrize("option", [(), ("--json",)], ids=["table", "json"])
+def test_a_full_disk_below_the_output_is_told_in_one_line(tmp_path: Path, option: tuple[str, ...]) -> None:
+    settings, journal = decided(tmp_path)
+
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(
+            [sys.executable, "-c", PROGRAM, "history", *option],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **settings.environment},
+            check=False,
+        )
+
+    journal.close()
+    assert result.returncode == 1
+    assert result.stderr == "piriscale: the output cannot be written: No space left on device\n"

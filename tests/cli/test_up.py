@@ -88,8 +88,11 @@ def test_a_port_that_is_taken_is_told_with_what_to_do(system: Configuration, tmp
     with same_broker.child("up") as child:
         code = child.finish()
     assert code == 1
-    assert f"port {system.broker_port}" in child.err
-    assert "broker" in child.err
+    assert (
+        f"port {system.broker_port} on 127.0.0.1 is taken by another process (mosquitto, process id" in child.err
+    )
+    assert "`piriscale up` run already" in child.err
+    assert f'[broker] url = "mqtt://127.0.0.1:{system.broker_port}"' in child.err
 
     with system.child("run", "debug_tap", "--metrics-port", str(system.metrics_port)) as child:
         code = child.finish()
