@@ -292,16 +292,25 @@ def tail(
 
 
 @app.command()
-def doctor(context: typer.Context, config: Config = None, as_json: Json = False) -> None:
+def doctor(
+    context: typer.Context,
+    component: Annotated[
+        list[str] | None,
+        typer.Option(help="Whose rights on the broker this user needs; may be repeated.", show_default="all"),
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
     """Tell what works on this machine, and how to mend it.
 
-    Looks at broker, Podman, cgroups and storage. Exit code 1 when something is wrong.
+    Looks at broker, agents, clocks, Podman, cgroups and storage, and changes nothing. Exit code 1 when something
+    is wrong.
     """
 
     def work(settings: "Settings") -> int:
         from components.cli.doctor import examine
 
-        return examine(settings, as_json=as_json)
+        return examine(settings, component or (), as_json=as_json)
 
     _run(context, config, work)
 
