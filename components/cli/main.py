@@ -291,20 +291,16 @@ def tail(
     _run(context, config, work)
 
 
+Rights = Annotated[list[str] | None, typer.Option(help="Whose rights on the broker to see; may be repeated.")]
+
+
 @app.command()
 def doctor(
-    context: typer.Context,
-    component: Annotated[
-        list[str] | None,
-        typer.Option(help="Whose rights on the broker this user needs; may be repeated.", show_default="all"),
-    ] = None,
-    config: Config = None,
-    as_json: Json = False,
+    context: typer.Context, component: Rights = None, config: Config = None, as_json: Json = False
 ) -> None:
-    """Tell what works on this machine, and how to mend it.
+    """Tell what works on this machine and on the bus, and how to mend it.
 
-    Looks at broker, agents, clocks, Podman, cgroups and storage, and changes nothing. Exit code 1 when something
-    is wrong.
+    Changes nothing. Exit code 1 when something is wrong.
     """
 
     def work(settings: "Settings") -> int:
