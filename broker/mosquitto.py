@@ -266,8 +266,8 @@ def _check_port(host: str, port: int) -> None:
             raise BrokerError(text) from error
         raise BrokerError(
             f"port {port} on {host} is taken by another process{_listener(port)}. Does `piriscale up` run "
-            f'already, or the mosquitto service? Use its broker: [broker] url = "mqtt://{host}:{port}"; or end it (Ctrl-C '
-            "there; systemctl disable --now mosquitto); or choose another [broker] port"
+            f'already, or the mosquitto service? Use its broker: [broker] url = "mqtt://{host}:{port}"; or end it '
+            "(Ctrl-C there; systemctl disable --now mosquitto); or choose another [broker] port"
         ) from error
 
 
