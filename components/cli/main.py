@@ -295,9 +295,7 @@ Rights = Annotated[list[str] | None, typer.Option(help="Whose rights on the brok
 
 
 @app.command()
-def doctor(
-    context: typer.Context, component: Rights = None, config: Config = None, as_json: Json = False
-) -> None:
+def doctor(context: typer.Context, component: Rights = None, config: Config = None, as_json: Json = False) -> None:
     """Tell what works on this machine and on the bus, and how to mend it.
 
     Changes nothing. Exit code 1 when something is wrong.
