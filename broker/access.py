@@ -82,6 +82,11 @@ class Principal:
         return cls(kind, tuple(scope))
 
 
+def component_identity(role: Role, instance: str) -> str:
+    """Name of the identity of a component; agents are told apart by their node."""
+    return f"{role}/{instance}" if role is Role.NODE_AGENT else str(role)
+
+
 @dataclass(frozen=True)
 class Rights:
     """Topic filters, without the configured prefix."""

@@ -91,6 +91,8 @@ class Identity:
     will: Frame | None = None
     birth: Frame | None = field(default=None)
     """Published first on every connection."""
+    principal: str = ""
+    """Who this is to the broker's access rules (`broker.access`); "": whoever the options say."""
 
 
 class Bus(Protocol):

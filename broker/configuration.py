@@ -15,7 +15,7 @@ QUEUE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class ServerTls:
-    """Files for TLS at the broker; `require_certificate` makes it mutual."""
+    """Files for TLS at the broker. `require_certificate` makes it mutual; the common name is the user name."""
 
     ca_file: Path
     cert_file: Path
@@ -27,8 +27,8 @@ class ServerTls:
 class MosquittoConfiguration:
     """One listener and its rules; understood by Mosquitto 2.0.11 (Debian 12) and 2.0.21 (Debian 13) alike.
 
-    Without a password file everybody may do everything, which is allowed on loopback only. Raises ValueError
-    otherwise.
+    Without a password file or certificates of its clients everybody may do everything, which is allowed on
+    loopback only. Raises ValueError otherwise.
     """
 
     port: int = 1883
@@ -40,8 +40,15 @@ class MosquittoConfiguration:
     """Further lines, for what has no field here: a bridge, a plugin."""
 
     def __post_init__(self) -> None:
-        if self.password_file is None and not is_loopback(self.bind):
-            raise ValueError(f"a broker on {self.bind} is open to the network, so it needs a password file")
+        if self._anonymous and not is_loopback(self.bind):
+            raise ValueError(
+                f"a broker on {self.bind} is open to the network, so it needs a password file, or TLS that "
+                "requires certificates"
+            )
+
+    @property
+    def _anonymous(self) -> bool:
+        return self.password_file is None and not (self.tls and self.tls.require_certificate)
 
     def text(self, data_dir: Path, user: str | None = None) -> str:
         """The lines of mosquitto.conf. `user` is whom Mosquitto becomes when root starts it."""
@@ -56,9 +63,9 @@ class MosquittoConfiguration:
 
     def _listener(self) -> list[str]:
         lines = [
-            "# Written by piriscale at each start; changes are lost.",
+            "# Written by piriscale; changes are lost when it writes again.",
             f"listener {self.port} {self.bind}",
-            f"allow_anonymous {'true' if self.password_file is None else 'false'}",
+            f"allow_anonymous {'true' if self._anonymous else 'false'}",
             "set_tcp_nodelay true",
         ]
         if self.tls is not None:
@@ -68,6 +75,8 @@ class MosquittoConfiguration:
                 f"keyfile {self.tls.key_file}",
                 f"require_certificate {'true' if self.tls.require_certificate else 'false'}",
             ]
+            if self.tls.require_certificate:
+                lines.append("use_identity_as_username true")
         return lines
 
 

@@ -27,16 +27,34 @@ class TlsFiles:
     key_file: Path | None = None
 
     def context(self) -> ssl.SSLContext:
-        """The context for all connections. Raises ValueError naming the files when one cannot be used."""
+        """The context for all connections. Raises ValueError naming the file that cannot be used."""
+        for path in (self.ca_file, self.cert_file, self.key_file):
+            if path is not None:
+                _check_readable(path)
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
-            context.sslsocket_class = _ClosingSocket
-            if self.cert_file is not None:
-                context.load_cert_chain(self.cert_file, self.key_file)
-        except OSError as error:  # ssl.SSLError is one, and neither names the file
-            named = ", ".join(str(path) for path in (self.ca_file, self.cert_file, self.key_file) if path)
-            raise ValueError(f"cannot use the TLS files {named}: {error}") from error
+        except ssl.SSLError as error:
+            raise ValueError(f"{self.ca_file} holds no certificate of an authority: {error}") from error
+        context.sslsocket_class = _ClosingSocket
+        if self.cert_file is not None:
+            try:
+                context.load_cert_chain(self.cert_file, self.key_file, _no_password)
+            except ssl.SSLError as error:
+                files = f"{self.cert_file} and {self.key_file}"
+                raise ValueError(f"{files} are not a certificate and its key: {error}") from error
         return context
+
+
+def _check_readable(path: Path) -> None:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _no_password() -> str:
+    """Instead of OpenSSL's own question on the terminal, which nobody answers in a vehicle."""
+    raise ValueError("the key_file is encrypted; it must be a plain key that only its user can read")
 
 
 @dataclass(frozen=True)

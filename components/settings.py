@@ -25,6 +25,10 @@ MEMORY_LIMIT_MAX: Final = 2**24
 """MiB; no machine has 16 TiB for one container, so a larger number was meant as bytes."""
 
 
+_WITH_PASSWORD: Final = re.compile(r"(://).*@")
+"""Where somebody wrote one into a url, which is refused, and not repeated in the refusal."""
+
+
 class SettingsError(ValueError):
     """The configuration is wrong; the text names each key, its value and what is allowed."""
 
@@ -53,6 +57,10 @@ Pattern = Annotated[str, Field(min_length=1, max_length=128)]
 
 class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+IDENTITY: Final = "{identity}"
+"""Stands in names of files, and in `username`, for whoever connects: `resource_manager`, `node_agent/hpc-1`."""
 
 
 class TlsSettings(_Section):
@@ -95,6 +103,15 @@ class BrokerSettings(_Section):
             raise ValueError("mqtts:// needs a [broker.tls] section with ca_file, and that section needs mqtts://")
         return self
 
+    def of(self, identity: str) -> "BrokerSettings":
+        """These settings for one identity: its name in the place of `{identity}`."""
+        return self.model_copy(
+            update={
+                "tls": self.tls and self.tls.model_copy(update=_filled(self.tls, identity)),
+                **_filled(self, identity),
+            }
+        )
+
     @property
     def address(self) -> tuple[str, int, bool]:
         """Host, port, and whether TLS is used."""
@@ -103,6 +120,15 @@ class BrokerSettings(_Section):
         parts = urlsplit(self.url)
         secure = parts.scheme == "mqtts"
         return str(parts.hostname), parts.port or (8883 if secure else 1883), secure
+
+
+def _filled(section: _Section, identity: str) -> dict[str, str | Path]:
+    """The values of a section that name an identity, with its name."""
+    return {
+        name: type(value)(str(value).replace(IDENTITY, identity))
+        for name, value in section
+        if isinstance(value, str | Path) and IDENTITY in str(value)
+    }
 
 
 def _default_node() -> str:
@@ -321,7 +347,8 @@ def _explain(error: ValidationError) -> str:
         elif mistake["type"] == "tuple_type":
             texts.append(f"{key} = {mistake['input']!r}: a list is needed, one [[{key}]] each")
         else:
-            texts.append(f"{key} = {mistake['input']!r}: {mistake['msg'].removeprefix('Value error, ')}")
+            value = _WITH_PASSWORD.sub(r"\1…@", repr(mistake["input"]))
+            texts.append(f"{key} = {value}: {mistake['msg'].removeprefix('Value error, ')}")
     return "; ".join(texts)
 
 

@@ -1,5 +1,6 @@
 """How a command reaches the broker, and a session of its own on it."""
 
+import getpass
 import os
 import time
 import uuid
@@ -18,7 +19,7 @@ from components.shell.inbox import Inbox
 from components.shell.shell import Connect
 from schemas.codec import Cleared, Decoded, clear, decode, encode
 from schemas.message import Message
-from schemas.topics import topic_of
+from schemas.topics import Role, topic_of
 
 CONNECT_WITHIN_S: Final = 10.0
 QUIET_S: Final = 0.3
@@ -26,8 +27,30 @@ QUIET_S: Final = 0.3
 COLLECT_WITHIN_S: Final = 10.0
 
 
-def options_of(settings: BrokerSettings) -> BrokerOptions:
-    """How to reach the configured broker. Raises UsageError when a file it names cannot be used."""
+IDENTITY_VARIABLE: Final = "PIRISCALE_IDENTITY"
+
+
+def person() -> str:
+    """The identity of whoever runs a command: what PIRISCALE_IDENTITY says, or cli/USER."""
+    try:
+        return os.environ.get(IDENTITY_VARIABLE) or f"{Role.CLI}/{getpass.getuser()}"
+    except (KeyError, OSError):  # a user without a name, as in a container
+        return f"{Role.CLI}/{os.getuid()}"
+
+
+_HINT: Final = (
+    "; commands use the identity {identity}: make its certificate (piriscale certs), or name another identity in "
+    f"the environment variable {IDENTITY_VARIABLE}"
+)
+
+
+def options_of(settings: BrokerSettings, identity: str | None = None) -> BrokerOptions:
+    """How an identity, by default that of the person, reaches the configured broker.
+
+    Raises UsageError when a file that the settings name cannot be used.
+    """
+    named = settings
+    settings = settings.of(identity or person())
     host, port, secure = settings.address
     tls = None
     if settings.tls is not None:
@@ -35,7 +58,8 @@ def options_of(settings: BrokerSettings) -> BrokerOptions:
         try:
             tls.context()
         except ValueError as error:
-            raise UsageError(f"broker.tls: {error}") from error
+            hint = "" if identity or named == settings else _HINT.format(identity=person())
+            raise UsageError(f"broker.tls: {error}{hint}") from error
     elif secure:
         raise UsageError("broker.url is mqtts://, so [broker.tls] ca_file must name the file of who is trusted")
     return BrokerOptions(
@@ -57,8 +81,17 @@ def _password(settings: BrokerSettings) -> str | None:
         raise UsageError(f"broker.password_file = {str(settings.password_file)!r}: {error}") from error
 
 
+def connector_for(settings: BrokerSettings) -> Connect:
+    """What gives each component its own connection, under its own identity. What it gives raises UsageError."""
+
+    def connect(identity: Identity, deliver: Deliver) -> MqttBus:
+        return MqttBus(options_of(settings, identity.principal), identity, deliver)
+
+    return connect
+
+
 def connector(options: BrokerOptions) -> Connect:
-    """What gives each component its own connection."""
+    """What gives everybody a connection with the same options."""
 
     def connect(identity: Identity, deliver: Deliver) -> MqttBus:
         return MqttBus(options, identity, deliver)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, CliError, UsageError
+from components.cli.security import declare_security
 
 if TYPE_CHECKING:
     from components.settings import Settings
@@ -341,6 +342,9 @@ def demo(
 def main() -> None:
     """The console script `piriscale`."""
     for stream in (sys.stdout, sys.stderr):
+declare_security(app, _end_with)
+
+
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? instead of a trace
     app()

@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from types import FrameType
 from typing import Final
 
+from broker.access import component_identity
 from broker.configuration import MosquittoConfiguration
 from broker.mosquitto import BrokerError, ManagedBroker
 from broker.options import BrokerOptions
 from components.cli.assembly import ROLES, builder_of, place_of, role_of
-from components.cli.connection import connector, options_of
+from components.cli.connection import connector_for, options_of
 from components.cli.errors import EXIT_FAILURE, EXIT_OK, CliError, UsageError
 from components.cli.screen import console, table
 from components.settings import Settings, state_directory
@@ -66,10 +67,11 @@ def _serve(
     settings: Settings, roles: Iterable[Role], metrics_port: int | None, managed: ManagedBroker | None
 ) -> int:
     """Build, start, wait for the end, stop."""
-    options = options_of(settings.broker)
+    roles = tuple(roles)
+    options = options_of(settings.broker, component_identity(roles[0], settings.node_agent.node))
     try:
         process = Process(
-            connector(options),
+            connector_for(settings.broker),
             topic_prefix=settings.broker.topic_prefix,
             wire=settings.broker.wire,
             metrics_port=metrics_port,

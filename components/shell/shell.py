@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from broker.access import component_identity
 from broker.bus import Bus, BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
 from broker.frames import matches
 from components.component import Booted, Component, Observable, Parallel
@@ -91,6 +92,7 @@ class Shell:
                 persistent=component.persistent,
                 will=self._own_frame(ConnectionState.LOST),
                 birth=self._own_frame(ConnectionState.INIT),
+                principal=component_identity(component.role, component.instance),
             ),
             inbox.deliver,
         )

@@ -46,5 +46,5 @@ def test_a_tls_file_that_cannot_be_used_is_named_in_one_line(tmp_path: Path) -> 
     missing = tmp_path / "ca.pem"
     settings = BrokerSettings(url="mqtts://127.0.0.1:8883", tls=TlsSettings(ca_file=missing))
 
-    with pytest.raises(UsageError, match=f"broker.tls: cannot use the TLS files {missing}: .*No such file"):
+    with pytest.raises(UsageError, match=f"broker.tls: cannot read {missing}: No such file"):
         Session(settings, ())

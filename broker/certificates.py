@@ -1,0 +1,234 @@
+"""A certificate authority for a bench: who is trusted, the broker's certificate, and one for each identity.
+
+Files, below one directory: `ca/ca.pem` and `ca/ca.key`, which stay there, and a folder for each identity
+(`broker`, `resource_manager`, `node_agent/hpc-1`) with `ca.pem`, `cert.pem` and `key.pem`, for its owner.
+The common name of a certificate is the identity's name, by which the broker's ACL knows it.
+"""
+
+import ipaddress
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurvePrivateKey, generate_private_key
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from broker.access import Principal
+
+BROKER: Final = "broker"
+"""Folder of the broker's own certificate."""
+CA_DAYS: Final = 3650
+DAYS: Final = 397
+"""A little over a year, the most that is usual for certificates."""
+CLOCK_SKEW: Final = timedelta(days=1)
+"""Certificates are valid from so long ago, since a vehicle's clock may be slow."""
+NAME_MAX: Final = 64
+"""Characters of a certificate's common name, by X.520."""
+
+
+class CertificateError(ValueError):
+    """A certificate cannot be made or read; the text says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Issued:
+    """A certificate in its folder."""
+
+    name: str
+    folder: Path
+    until: datetime
+    """UTC."""
+    hosts: tuple[str, ...] = ()
+    """Names and addresses under which a broker is reached."""
+
+
+class BenchAuthority:
+    """The authority in a directory. It is made if there is none, and never replaced."""
+
+    def __init__(self, directory: Path, now: datetime | None = None) -> None:
+        """Make or read it; `now` is UTC. Raises CertificateError."""
+        self.directory = directory.absolute()
+        self._now = now or datetime.now(UTC)
+        self._ca_file, key_file = self.directory / "ca" / "ca.pem", self.directory / "ca" / "ca.key"
+        self.made = not self._ca_file.exists() and not key_file.exists()
+        try:
+            if self.made:
+                self._make(key_file)
+            self._certificate = x509.load_pem_x509_certificate(self._ca_file.read_bytes())
+            self._key = _load_key(key_file)
+        except (OSError, ValueError) as error:
+            raise CertificateError(f"no usable authority in {self.directory / 'ca'}: {error}") from error
+        if self.until <= self._now:
+            raise CertificateError(
+                f"the authority {self._ca_file} has expired on {self.until:%Y-%m-%d}; make a new one in another "
+                "directory, and with it all certificates"
+            )
+
+    @property
+    def until(self) -> datetime:
+        """When the authority, and with it every certificate, ends to be valid."""
+        return self._certificate.not_valid_after_utc
+
+    def has(self, name: str) -> bool:
+        """Whether this identity has a certificate."""
+        return (self.directory / name / "cert.pem").exists()
+
+    def issue(self, principal: Principal, days: int = DAYS, *, force: bool = False) -> Issued:
+        """Make key and certificate of an identity. Raises CertificateError when it has one, unless forced."""
+        return self._issue(str(principal), days, force=force)
+
+    def issue_broker(self, hosts: Sequence[str], days: int = DAYS, *, force: bool = False) -> Issued:
+        """Make those of the broker, for these names and addresses. Raises CertificateError."""
+        return self._issue(BROKER, days, hosts, force=force)
+
+    def _make(self, key_file: Path) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        key_file.parent.mkdir(mode=0o700)
+        key = generate_private_key(SECP256R1())
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"piriscale bench {os.urandom(4).hex()}")])
+        builder = (
+            self._builder(key, name, name, self._now + timedelta(days=CA_DAYS))
+            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+            .add_extension(_usage(signs_certificates=True), critical=True)
+        )
+        _write(key_file, _private(key), 0o600)
+        _write(self._ca_file, builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
+
+    def _issue(self, name: str, days: int, hosts: Sequence[str] = (), *, force: bool) -> Issued:
+        folder = self.directory / name
+        if self.has(name) and not force:
+            until = _read(folder / "cert.pem").until
+            raise CertificateError(
+                f"{name} has a certificate, valid until {until:%Y-%m-%d}; --force makes a new one"
+            )
+        if {".", ".."} & set(name.split("/")):
+            raise CertificateError(f"{name!r} cannot be the name of a folder")
+        if len(name) > NAME_MAX:
+            raise CertificateError(
+                f"{name} has {len(name)} characters, and a certificate's name at most {NAME_MAX}"
+            )
+        key = generate_private_key(SECP256R1())
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        until = min(self._now + timedelta(days=days), self.until)
+        use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
+        builder = (
+            self._builder(key, subject, self._certificate.subject, until)
+            .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+            .add_extension(_usage(signs_certificates=False), critical=True)
+            .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False
+            )
+        )
+        if hosts:
+            names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
+            builder = builder.add_extension(names, critical=False)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / "key.pem", _private(key), 0o600)
+            _write(folder / "cert.pem", builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
+            _write(folder / "ca.pem", self._ca_file.read_bytes(), 0o644)
+        except OSError as error:
+            raise CertificateError(f"cannot write the certificate of {name}: {error}") from error
+        return Issued(name, folder, until, tuple(hosts))
+
+    def _builder(
+        self, key: EllipticCurvePrivateKey, subject: x509.Name, issuer: x509.Name, until: datetime
+    ) -> x509.CertificateBuilder:
+        return (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(issuer)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(self._now - CLOCK_SKEW)
+            .not_valid_after(until)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        )
+
+
+def issued_in(directory: Path) -> Iterator[Issued]:
+    """The certificates in an authority's directory, by name. Raises CertificateError for an unreadable one."""
+    for file in sorted(directory.absolute().rglob("cert.pem")):
+        yield _read(file)
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return _dns_name(host)
+
+
+def _dns_name(host: str) -> x509.DNSName:
+    try:
+        return x509.DNSName(host)
+    except ValueError as error:
+        raise CertificateError(f"{host!r} is neither a host's name nor an address") from error
+
+
+def _private(key: EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+
+def _load_key(file: Path) -> EllipticCurvePrivateKey:
+    key = load_pem_private_key(file.read_bytes(), password=None)
+    if not isinstance(key, EllipticCurvePrivateKey):
+        raise CertificateError(f"{file} holds another kind of key")
+    return key
+
+
+def _read(file: Path) -> Issued:
+    try:
+        certificate = x509.load_pem_x509_certificate(file.read_bytes())
+        (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        return Issued(str(name.value), file.parent, certificate.not_valid_after_utc, _hosts(certificate))
+    except (OSError, ValueError) as error:
+        raise CertificateError(f"{file} cannot be read as a certificate: {error}") from error
+
+
+def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    return tuple(str(name.value) for name in names)
+
+
+def _write(file: Path, content: bytes, mode: int) -> None:
+    """Put the whole file in place at once; nobody else may ever read a key."""
+    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # with mode 0600
+    try:
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            os.fchmod(opened.fileno(), mode)
+        Path(name).replace(file)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

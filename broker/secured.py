@@ -1,0 +1,123 @@
+"""The folder of a secured broker: its certificate, its configuration, and the ACL of all identities.
+
+Mutual TLS only: whoever has no certificate of the authority is not let in, and whoever has one may do what its
+name says (`broker.access`).
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker.access import Principal, acl_text
+from broker.certificates import BROKER, CertificateError, issued_in
+from broker.configuration import MosquittoConfiguration, ServerTls
+from broker.mosquitto import account_for
+
+PORT: Final = 8883
+"""As registered for MQTT over TLS."""
+_FILES: Final = ("ca.pem", "cert.pem", "key.pem")
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    """A broker to be, in its folder."""
+
+    folder: Path
+    principals: tuple[Principal, ...]
+    port: int = PORT
+    bind: str = "127.0.0.1"
+    topic_prefix: str = ""
+    owner: str | None = None
+    """Who will run it, and so owns its key; None: whoever writes it."""
+
+    @property
+    def configuration(self) -> MosquittoConfiguration:
+        """Its rules, with paths in its folder."""
+        ca_file, cert_file, key_file = (self.folder / name for name in _FILES)
+        tls = ServerTls(ca_file, cert_file, key_file, require_certificate=True)
+        return MosquittoConfiguration(self.port, self.bind, acl_file=self.folder / "acl", tls=tls)
+
+    @property
+    def acl(self) -> str:
+        """Text of the ACL file."""
+        return acl_text(self.principals, self.topic_prefix)
+
+    @property
+    def text(self) -> str:
+        """Text of mosquitto.conf."""
+        return self.configuration.text(self.folder / "data", self.owner)
+
+    def write(self, certificates: Path) -> Path:
+        """Write all of it, with the broker's certificate out of an authority's directory. Returns mosquitto.conf.
+
+        Raises CertificateError when there is none, and OSError.
+        """
+        source = certificates / BROKER
+        missing = [str(source / name) for name in _FILES if not (source / name).is_file()]
+        if missing:
+            raise CertificateError(f"missing: {', '.join(missing)}; make them: piriscale certs {certificates}")
+        data = self.folder / "data"
+        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if self.owner is not None:
+            shutil.chown(data, self.owner)
+        for name in _FILES:
+            self._put(name, (source / name).read_bytes(), secret=name == "key.pem")
+        self._put("acl", self.acl.encode(), secret=True)
+        return self._put("mosquitto.conf", self.text.encode())
+
+    def _put(self, name: str, content: bytes, *, secret: bool = False) -> Path:
+        """Write a file whole; a secret one only its owner reads, at any time."""
+        descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}-")  # with mode 0600
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(content)
+            if not secret:
+                os.fchmod(opened.fileno(), 0o644)
+        if secret and self.owner is not None:
+            shutil.chown(temporary, self.owner)
+        return Path(temporary).replace(self.folder / name)
+
+
+def secured_broker(
+    certificates: Path,
+    more: Iterable[Principal] = (),
+    *,
+    into: Path | None = None,
+    port: int = PORT,
+    bind: str = "127.0.0.1",
+    topic_prefix: str = "",
+    owner: str | None = None,
+) -> SecuredBroker:
+    """The broker for all identities that an authority's directory knows, and `more`.
+
+    Raises CertificateError for a certificate that cannot be read or is of no identity.
+    """
+    principals = set(more)
+    for each in issued_in(certificates):
+        if each.name != BROKER:
+            try:
+                principals.add(Principal.parse(each.name))
+            except ValueError as error:
+                raise CertificateError(f"{each.folder / 'cert.pem'}: {error}") from error
+    folder = (into or certificates / BROKER).absolute()
+    return SecuredBroker(folder, tuple(principals), port, bind, topic_prefix, owner)
+
+
+def owner_of(folder: Path) -> str | None:
+    """The user who shall run a broker in a folder, when root writes it; None: whoever writes it."""
+    if os.geteuid() != 0:
+        return None
+    folder.mkdir(parents=True, exist_ok=True)
+    account = account_for(folder.absolute())
+    return account.pw_name if account is not None else "root"
+
+
+def _put(file: Path, content: bytes) -> None:
+    """Write a file that nobody else reads meanwhile."""
+    file.unlink(missing_ok=True)
+    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
+        opened.write(content)
+        os.fchmod(opened.fileno(), 0o644)
