@@ -5,18 +5,20 @@ Pure data in, pure data out: the command `piriscale schema` writes it, `schemas/
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from pydantic.json_schema import models_json_schema
 
 from schemas.codec import MESSAGE_BYTES_MAX, encode
 from schemas.enums import Reason
 from schemas.examples import EXAMPLES
-from schemas.message import NAME_LENGTH_MAX, Message, Reply, Request, Wire
+from schemas.meanings import MEANINGS
+from schemas.message import NAME_LENGTH_MAX, Id, Message, Name, Reply, Request, Wire
 from schemas.node import StatusReply, StatusRequest, UpdateReply, UpdateRequest
 from schemas.resources import (
     ActualReply,
     ActualReport,
+    Attempt,
     DesiredReply,
     DesiredRequest,
     ValidateReply,
@@ -38,6 +40,9 @@ REPLIES: Final[Mapping[type[Request], type[Reply]]] = {
     StatusRequest: StatusReply,
 }
 """The answer of each request that has one."""
+
+_OF_ITS_TYPE: Final = (None, *(get_args(kind)[1].description for kind in (Name, Id, Attempt)))
+"""Descriptions that say what the type is, not what the field means."""
 
 _MQTT_BINDING: Final = "0.2.0"
 _SCHEMA_AT: Final = "#/components/schemas/{model}"
@@ -208,6 +213,11 @@ def _schemas() -> dict[str, Any]:
         if needed:
             schema["required"] = needed
     del schemas[Wire.__name__]
+    for name, schema in schemas.items():
+        for field, told in schema.get("properties", {}).items():
+            meaning = MEANINGS.get(f"{name}.{field}", MEANINGS.get(field))
+            if meaning is not None and told.get("description") in _OF_ITS_TYPE:
+                told["description"] = meaning
     return {name: _on_the_wire(schema) for name, schema in sorted(schemas.items())}
 
 

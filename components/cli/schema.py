@@ -8,6 +8,7 @@ import yaml
 
 from components.cli.errors import EXIT_OK
 from schemas.asyncapi import document
+from schemas.reference import as_markdown
 
 _WIDTH: Final = 115
 _HEAD: Final = "# Made by `piriscale schema` from the code in schemas/; not to be edited by hand.\n"
@@ -24,9 +25,9 @@ def _text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
 _Dumper.add_representer(str, _text)
 
 
-def show_schema(*, as_json: bool) -> int:
-    """Print the document. Returns the exit code."""
-    sys.stdout.write(as_text(document(), as_json=as_json))
+def show_schema(*, as_json: bool, as_page: bool) -> int:
+    """Print the document, or the page for reading. Returns the exit code."""
+    sys.stdout.write(as_markdown() if as_page else as_text(document(), as_json=as_json))
     return EXIT_OK
 
 
