@@ -311,13 +311,16 @@ def doctor(context: typer.Context, component: Rights = None, config: Config = No
 
 
 @app.command()
-def schema(as_json: Json = False) -> None:
+def schema(
+    as_json: Json = False,
+    as_page: Annotated[bool, typer.Option("--markdown", help="Print a page for reading instead.")] = False,
+) -> None:
     """Print the contract of the bus: an AsyncAPI 3.0 document, as YAML."""
 
     def work() -> int:
         from components.cli.schema import show_schema
 
-        return show_schema(as_json=as_json)
+        return show_schema(as_json=as_json, as_page=as_page)
 
     _end_with(work)
 
