@@ -14,6 +14,7 @@ import pytest
 from broker.client import MqttBus
 from broker.configuration import MosquittoConfiguration, ServerTls
 from broker.options import BrokerOptions, TlsFiles
+from broker.probe import Probe
 from schemas.codec import Frame
 from tests.broker.started import UNIT, Started, bus_of, socket_of
 from tests.fixtures.broker import RunningBroker, running_broker
@@ -115,6 +116,11 @@ class TestTls:
         client.wait_messages(b"19", large)
         assert socket_of(client).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
         client.bus.stop()
+
+    def test_a_look_at_the_broker_goes_through_tls(self, secure: RunningBroker, certificates: Path) -> None:
+        options = BrokerOptions(port=secure.port, tls=TlsFiles(certificates / "ca.pem"))
+        with Probe(options, "probe", 5.0) as probe:
+            assert probe.may_subscribe(["t"]) == {"t": 1}
 
     def test_a_broker_nobody_vouches_for_is_refused_and_tried_again(
         self, secure: RunningBroker, certificates: Path, started: Started
