@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from schemas.enums import Reason
 from schemas.limits import Limits
-from schemas.message import Message, Wire, is_name
+from schemas.message import ID_LENGTH_MAX, Message, Wire, is_name
 from schemas.operations import RejectReason
 from schemas.topics import Topic, address_of, lookup, topic_of
 
@@ -169,14 +169,18 @@ def _refused(
     """Answerable when the identity is sound; else for the dead letters."""
     text, reason = _explain(error)
     fields = topic.message.identity
-    identity = {field: body[field] for field in fields if isinstance(body.get(field), str)}
-    sound = all(1 <= len(value) <= 256 for value in identity.values()) and all(
-        is_name(identity[field]) for field in ("node", "workload_id") if field in identity
-    )
-    if not fields or len(identity) < len(fields) or not sound or body.get("v", 1) != 1:
+    told = ("id", "action_id", "node", "workload_id")
+    identity = {field: body[field] for field in told if _identifies(field, body.get(field))}
+    if not fields or not identity.keys() >= set(fields) or body.get("v", 1) != 1:
         return _malformed(address, payload, RejectReason.INVALID, text)
-    extra = {field: body[field] for field in ("id", "action_id") if isinstance(body.get(field), str)}
-    return BadRequest(topic.message, {**extra, **identity}, reason, text, body["wire"])
+    return BadRequest(topic.message, identity, reason, text, body["wire"])
+
+
+def _identifies(field: str, value: Any) -> bool:
+    """Whether a field is good enough for an answer to repeat it."""
+    if not isinstance(value, str):
+        return False
+    return is_name(value) if field in ("node", "workload_id") else 1 <= len(value) <= ID_LENGTH_MAX
 
 
 def _explain(error: ValidationError) -> tuple[str, Reason]:

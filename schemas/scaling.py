@@ -24,7 +24,7 @@ class ScalingAction(Message):
     Repeated by its sender until the final status of its `action_id` comes.
     """
 
-    identity: ClassVar[tuple[str, ...]] = ("action_id", "node", "workload_id")
+    identity: ClassVar[tuple[str, ...]] = ("action_id",)
 
     action_id: Id
     node: Name

@@ -1,10 +1,15 @@
 """What is said of an action or a reconcile for which no task is begun."""
 
+from typing import Final
+
 from components.repeater import request_id
 from schemas.codec import BadRequest
 from schemas.enums import ActionOutcome, Phase, Reason, TaskState, UpdateResult
 from schemas.resources import ActualReport, Reconcile
 from schemas.scaling import ScalingAction, ScalingStatus
+
+NAMELESS: Final = "-"
+"""Stands in a status for a name that the action did not have."""
 
 
 def refusal(action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
@@ -25,11 +30,11 @@ def refusal(action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
 
 
 def unreadable(bad: BadRequest) -> ScalingStatus:
-    """The final status of an action with a bad value."""
+    """The final status of an action with a bad value. What is no name of a node or workload is not repeated."""
     return ScalingStatus(
         action_id=bad.identity["action_id"],
-        node=bad.identity["node"],
-        workload_id=bad.identity["workload_id"],
+        node=bad.identity.get("node", NAMELESS),
+        workload_id=bad.identity.get("workload_id", NAMELESS),
         state=TaskState.FAILED,
         phase=Phase.DONE,
         outcome=ActionOutcome.REJECTED,

@@ -81,6 +81,20 @@ def test_an_action_with_a_bad_value_is_refused_in_words(
     assert status.message
 
 
+@pytest.mark.parametrize("field", ["node", "workload_id"])
+@pytest.mark.parametrize("value", ["", "front camera", "x" * 129, None])
+def test_an_action_for_what_is_no_name_ends_too_so_that_its_sender_does_not_repeat_it_for_ever(
+    bench: Bench, field: str, value: object
+) -> None:
+    names = {"node": NODE, "workload_id": "cam"}
+    bench.hear_json("scaling/action", action_id="a-1", target={"cpu_limit": 4000}, **{**names, field: value})
+
+    status = bench.only(ScalingStatus)
+    assert (status.outcome, status.reason) == (ActionOutcome.REJECTED, Reason.INVALID_TARGET)
+    assert {"node": status.node, "workload_id": status.workload_id} == {**names, field: "-"}
+    assert field in status.message
+
+
 def test_a_bad_copy_of_an_action_changes_nothing_of_the_good_one(bench: Bench) -> None:
     bad = {"action_id": "a-1", "node": NODE, "workload_id": "cam", "target": {"cpu_limit": "much"}}
     bench.act()

@@ -133,11 +133,20 @@ def test_all_mistakes_are_told_at_once() -> None:
     assert all(key in found.text for key in ("target.cpu_limit", "target.memory_limit", "dry_run"))
 
 
-@pytest.mark.parametrize("missing", ["action_id", "node", "workload_id"])
-def test_an_action_without_identity_cannot_be_answered(missing: str) -> None:
-    body = {key: value for key, value in ACTION.items() if key != missing}
+def test_an_action_without_id_cannot_be_answered() -> None:
+    body = {key: value for key, value in ACTION.items() if key != "action_id"}
     found = dead("scaling/action", json.dumps(body).encode())
-    assert (found.reason, found.text) == (RejectReason.INVALID, f"{missing} is missing")
+    assert (found.reason, found.text) == (RejectReason.INVALID, "action_id is missing")
+
+
+@pytest.mark.parametrize("field", ["node", "workload_id"])
+@pytest.mark.parametrize("value", [None, 7, "", "a b", "x" * 129])
+def test_an_action_for_what_is_no_name_is_answered_without_repeating_it(field: str, value: object) -> None:
+    found = bad("scaling/action", {**ACTION, field: value})
+    assert found.reason is Reason.INVALID_TARGET
+    assert field in found.text
+    kept = {"action_id": "a-1", "node": "hpc-1", "workload_id": "nav"}
+    assert found.identity == {key: name for key, name in kept.items() if key != field}
 
 
 @pytest.mark.parametrize("topic", ["node/hpc-1/update", "node/hpc-1/status/get"])
@@ -145,7 +154,7 @@ def test_a_request_without_id_is_a_dead_letter_since_no_answer_could_name_it(top
     assert "id is missing" in dead(topic, b'{"workload_id": "nav"}').text
 
 
-@pytest.mark.parametrize("identity", [{"action_id": ""}, {"action_id": "x" * 257}, {"node": "a b"}, {"node": 7}])
+@pytest.mark.parametrize("identity", [{"action_id": ""}, {"action_id": "x" * 257}, {"action_id": 7}])
 def test_an_identity_that_is_unsound_is_not_answered(identity: dict[str, object]) -> None:
     dead("scaling/action", json.dumps({**ACTION, **identity, "target": {"cpu_limit": 0}}).encode())
 

@@ -35,12 +35,12 @@ def assert_answerable(found: object) -> None:
             DeadLetter(component="c", topic=found.topic, reason=found.reason, message=found.text, head=found.head),
         )
     if isinstance(found, BadRequest):
-        assert is_name(found.node)
+        assert all(is_name(found.identity.get(field, "-")) for field in ("node", "workload_id"))
         for wire in Wire:
             answer = ScalingStatus(
                 action_id=found.identity.get("action_id", found.identity.get("id", "")),
-                node=found.node,
-                workload_id=found.identity.get("workload_id", "w"),
+                node=found.identity.get("node", "-"),
+                workload_id=found.identity.get("workload_id", "-"),
                 state=TaskState.FAILED,
                 phase=Phase.DONE,
                 outcome=ActionOutcome.REJECTED,

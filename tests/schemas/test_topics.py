@@ -75,7 +75,7 @@ EACH = frozenset(
 )
 
 ANSWERABLE: dict[type[Message], tuple[str, ...]] = {
-    ScalingAction: ("action_id", "node", "workload_id"),
+    ScalingAction: ("action_id",),
     ValidateRequest: ("id", "node", "workload_id"),
     DesiredRequest: ("id", "node", "workload_id"),
     ActualReport: ("id", "node", "workload_id"),
