@@ -31,6 +31,8 @@ RETRYABLE: Final = frozenset(
 """Failures that may pass by themselves. Refusals are not among them: the same question gets the same answer."""
 
 BACKOFF_LONGEST_S: Final = 300.0
+STEP_AGAIN_S: Final = 1.0
+"""How soon a reconcile is judged again that ended because something had changed meanwhile; then twice that."""
 
 
 def report(turn: Turn, told: ActualReport) -> None:
@@ -208,12 +210,11 @@ def reconcile_message(record: WorkloadRecord) -> Reconcile:
 
 
 def _try_later(turn: Turn, record: WorkloadRecord, reason: Reason, text: str) -> None:
-    """Keep trying, further and further apart; what only came out of step is judged again at once."""
-    interval: float = turn.settings.action_controller.retry_interval_s
-    if reason in (Reason.EXPIRED, Reason.SUPERSEDED, Reason.UNKNOWN_WORKLOAD):
-        turn.live.retry_at[record.key] = turn.now.monotonic + min(1.0, interval)
-        return
+    """Keep trying, further and further apart; what only came out of step is judged again soon, and not FAILED."""
+    out_of_step = reason in (Reason.EXPIRED, Reason.SUPERSEDED, Reason.UNKNOWN_WORKLOAD)
+    first = STEP_AGAIN_S if out_of_step else 2 * turn.settings.action_controller.retry_interval_s
+    wait = min(BACKOFF_LONGEST_S, max(STEP_AGAIN_S, first) * 2 ** min(10, turn.live.backoff[record.key]))
     turn.live.backoff[record.key] += 1
-    wait = min(BACKOFF_LONGEST_S, interval * 2 ** min(10, turn.live.backoff[record.key]))
     turn.live.retry_at[record.key] = turn.now.monotonic + wait
-    turn.fail(record, reason, text)
+    if not out_of_step:
+        turn.fail(record, reason, text)

@@ -202,6 +202,31 @@ def test_an_expired_reconcile_ends_and_is_sent_again_for_the_present_boot(scaled
     assert again.generation == sent.generation
 
 
+@pytest.mark.parametrize("reason", [Reason.EXPIRED, Reason.SUPERSEDED, Reason.UNKNOWN_WORKLOAD])
+def test_reconciles_that_come_out_of_step_each_time_follow_further_and_further_apart(
+    scaled: Bench, reason: Reason
+) -> None:
+    """Else a node with a second master, or a clock gone wrong, is sent one each second for ever."""
+    scaled.snapshot(container("cam", 700, 1024), NAV)
+    waits = []
+    for _ in range(10):
+        sent = scaled.only(Reconcile)
+        scaled.reconciled(sent, result=UpdateResult.FAILED, reason=reason, actual=None)
+        began = scaled.seconds
+        while not scaled.heard(Reconcile):
+            scaled.snapshot(container("cam", 700, 1024), NAV)
+            if not scaled.heard(Reconcile):
+                scaled.after(0.25)
+        waits.append(scaled.seconds - began)
+    assert waits == [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 300.0]
+
+    scaled.reconciled(scaled.only(Reconcile))
+    scaled.snapshot(container("cam", 700, 1024), NAV)
+    scaled.reconciled(scaled.only(Reconcile), result=UpdateResult.FAILED, reason=reason, actual=None)
+    scaled.after(1)
+    assert scaled.heard(Reconcile), "after one that succeeded the next is soon tried again"
+
+
 def test_an_agents_restart_ends_the_reconcile_and_judges_anew(scaled: Bench) -> None:
     scaled.snapshot(container("cam", 700, 1024), NAV)
     sent = scaled.only(Reconcile)
