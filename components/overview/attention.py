@@ -32,6 +32,8 @@ class Need:
 
     text: str
     level: Level
+    key: str
+    """Stays the same while the numbers in the text change: "waiting hpc-1/cam"."""
     node: str | None = None
     workload: str | None = None
 
@@ -63,9 +65,9 @@ def _components(seen: Overview) -> Iterable[Need]:
         states = [status.state for (component, _), status in seen.components.items() if component == role]
         if not states:
             text = f"{role} was never seen: start it with `piriscale run {role}`, or all with `piriscale up`"
-            yield Need(text, Level.BAD)
+            yield Need(text, Level.BAD, f"component {role}")
         elif ConnectionState.READY not in states:
-            yield Need(f"{role} is {states[0]}", LEVEL_OF_PRESENCE[states[0]])
+            yield Need(f"{role} is {states[0]}", LEVEL_OF_PRESENCE[states[0]], f"component {role}")
 
 
 def _agents(seen: Overview) -> Iterable[Need]:
@@ -78,20 +80,21 @@ def _agents(seen: Overview) -> Iterable[Need]:
                 f"the agent of {node} is {state}: nothing can be scaled there. If the node is gone for good: "
                 f"piriscale forget-node {node}"
             )
-            yield Need(text, Level.BAD, node)
+            yield Need(text, Level.BAD, f"agent {node}", node)
     if not nodes:
         text = "no node_agent was ever seen: start one on each node with `piriscale run node_agent`"
-        yield Need(text, Level.BAD)
+        yield Need(text, Level.BAD, "agent")
 
 
 def _workloads(seen: Overview) -> Iterable[Need]:
     for (node, name), state in sorted(seen.workloads.items()):
         why = joined(state.reason, state.message)
         if state.sync_state is SyncState.FAILED:
-            yield Need(f"{name} on {node} FAILED: {why or 'no reason given'}", Level.BAD, node, name)
+            text = f"{name} on {node} FAILED: {why or 'no reason given'}"
+            yield Need(text, Level.BAD, f"failed {node}/{name}", node, name)
         elif state.sync_state is SyncState.DRIFT_DETECTED:
             text = f"{name} on {node} drifted from its desired limits{': ' + why if why else ''}"
-            yield Need(text, Level.WARN, node, name)
+            yield Need(text, Level.WARN, f"drift {node}/{name}", node, name)
 
 
 def _nodes(seen: Overview) -> Iterable[Need]:
@@ -105,7 +108,7 @@ def _nodes(seen: Overview) -> Iterable[Need]:
                     f"{node} is overcommitted: {used}{unit} {what} allocated and {kept}{unit} reserved "
                     f"of {total}{unit}; nothing can be raised there"
                 )
-                yield Need(text, Level.WARN, node)
+                yield Need(text, Level.WARN, f"overcommitted {what} {node}", node)
 
 
 def _inconsistent(seen: Overview) -> Iterable[Need]:
@@ -122,14 +125,15 @@ def _inconsistent(seen: Overview) -> Iterable[Need]:
         if status.outcome is ActionOutcome.INCONSISTENT and not mended:
             why = joined(status.reason, status.message)
             text = f"{key[1]} on {key[0]} is INCONSISTENT after its last action: {why or 'no reason given'}"
-            yield Need(text, Level.BAD, *key)
+            yield Need(text, Level.BAD, f"inconsistent {key[0]}/{key[1]}", *key)
 
 
 def _performance(seen: Overview) -> Iterable[Need]:
     for (node, name), event in sorted(seen.performance.items()):
         if isinstance(event, PerfDegraded):
             over = describe_indicators(event.indicators)
-            yield Need(f"{name} on {node} is degraded{': ' + over if over else ''}", Level.WARN, node, name)
+            text = f"{name} on {node} is degraded{': ' + over if over else ''}"
+            yield Need(text, Level.WARN, f"degraded {node}/{name}", node, name)
 
 
 def _waiting(seen: Overview, now_ms: int) -> Iterable[Need]:
@@ -141,7 +145,8 @@ def _waiting(seen: Overview, now_ms: int) -> Iterable[Need]:
                 f"an action for {status.workload_id} on {status.node} waits for {waited_ms // 1000} s"
                 f"{': ' + why if why else ''}"
             )
-            yield Need(text, Level.WARN, status.node, status.workload_id)
+            key = f"waiting {status.node}/{status.workload_id}"
+            yield Need(text, Level.WARN, key, status.node, status.workload_id)
 
 
 def _paused(seen: Overview) -> Iterable[Need]:
@@ -154,13 +159,13 @@ def _paused(seen: Overview) -> Iterable[Need]:
             f"automatic scaling is paused {pause}{', except ' + ', '.join(resumed) if resumed else ''}: "
             f"`piriscale resume{_options(pause.node, pause.workload)}` ends that"
         )
-        yield Need(text, Level.WARN, pause.node, pause.workload)
+        yield Need(text, Level.WARN, f"paused {pause}", pause.node, pause.workload)
     if not seen.pauses_known:
         text = (
             "an earlier pause of automatic scaling may still hold elsewhere (the broker keeps only the last word, "
             "and that was about a part): `piriscale resume` ends all"
         )
-        yield Need(text, Level.WARN)
+        yield Need(text, Level.WARN, "paused earlier")
 
 
 def _options(node: str | None, workload: str | None) -> str:
@@ -173,4 +178,5 @@ def _dead_letters(seen: Overview, now_ms: int) -> Iterable[Need]:
             last = letters.last
             count = f"{letters.count} messages" if letters.count > 1 else "a message"
             why = joined(last.reason, last.message)
-            yield Need(f"{component} could not use {count}, the last on {last.topic}: {why}", Level.WARN)
+            text = f"{component} could not use {count}, the last on {last.topic}: {why}"
+            yield Need(text, Level.WARN, f"dead_letters {component}")

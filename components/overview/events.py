@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from components.overview.words import describe, describe_actual, describe_indicators, joined
+from components.overview.words import describe, describe_actual, describe_indicators, joined, listed
 from schemas.codec import Decoded
 from schemas.enums import ActionOutcome, ConnectionState, EventOutcome, SyncState
 from schemas.operations import ComponentStatus, DeadLetter
@@ -112,9 +112,8 @@ def _of_scaling(message: ScalingAction | ScalingStatus, now_ms: int) -> Event | 
     in_force = None
     if message.outcome is ActionOutcome.COMPLETED and not message.dry_run:
         in_force = f"in force: {describe_actual(message.actual, message.desired)}"
-    text = joined(
-        message.outcome, "(dry run)" if message.dry_run else None, message.reason, message.message, in_force
-    )
+    outcome = joined(message.outcome, "(dry run)" if message.dry_run else None, message.reason, message.message)
+    text = listed(outcome, in_force)
     return _event(now_ms, LEVEL_OF_OUTCOME[message.outcome], "action", text, message)
 
 

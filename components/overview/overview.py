@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from components.overview.actions import Actions
-from components.overview.events import Event, Level, event_of
+from components.overview.events import Event, event_of
 from components.pauses import Pause, TooManyPausesError, after, pause_of
 from components.presence import supersedes
 from schemas.codec import Cleared, Decoded
@@ -18,6 +18,7 @@ from schemas.operations import ComponentStatus, DeadLetter
 from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
 from schemas.resources import NodeCapacity, ResourceState
 from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
+from schemas.topics import address_of, lookup
 
 Key = tuple[str, str]
 """Node and workload."""
@@ -55,6 +56,8 @@ _SAID_MAX: Final = 5_000
 """Ids of what was told as an event: messages are repeated, and told once."""
 
 DEAD_LETTERS_MAX: Final = 100
+SETTLE_MS: Final = 3_000
+"""Within which the broker tells all that is retained, after a connection."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -107,12 +110,19 @@ class Overview:
         self.left_out = 0
         """Things that there was no room for, counted at each message about them."""
         self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._words_missed = True
+        """Whether there may have been words on pauses that we did not hear."""
+        self._untold: set[str] = set()
+        """Retained topics that were known before a lost connection, and not told since."""
+        self._settles_ms = 0
 
     def hear(self, message: Decoded, now_ms: int = 0, *, retained: bool = False) -> Event | None:
         """Take one message in; what does not belong here is ignored. Returns what happened, if it is worth a line.
 
         `retained` is what the broker kept: it tells how things are, not that something happened now.
         """
+        if self._untold:
+            self._settle(message, now_ms)
         event = self._news(message, now_ms, retained=retained)
         self._take(message, now_ms)
         if event is not None:
@@ -120,14 +130,19 @@ class Overview:
         return event
 
     def reconnected(self, now_ms: int) -> None:
-        """The connection was lost and is back: what was said meanwhile was missed."""
+        """The connection was lost and is back: what was said meanwhile was missed.
+
+        What is retained comes anew; what does not come within 3 s was deleted meanwhile, and is forgotten then.
+        """
         self.actions.doubt(now_ms)
-        if self.control is not None:
-            self.pauses_known = False
+        self._words_missed = True
+        self._settles_ms = now_ms + SETTLE_MS
+        kept = (self.nodes, self.infos, self.workloads, self.components)
+        self._untold = {address_of(message) for messages in kept for message in messages.values()}
 
     def pauses_are(self, pauses: tuple[Pause, ...]) -> None:
         """All pauses in force, from who knows them: PolicyManager's journal."""
-        self.pauses = pauses
+        self.pauses = pauses if self.control is None else after(pauses, self.control)
         self.pauses_known = True
 
     def pause_of(self, key: Key) -> Pause | None:
@@ -199,11 +214,11 @@ class Overview:
             self._put(self.performance, key, message, WORKLOADS_MAX)
 
     def _take_control(self, control: ScalingControl) -> None:
-        everything = control.node is None and control.workload is None
-        if everything:
+        missed, self._words_missed = self._words_missed and control != self.control, False
+        if control.node is None and control.workload is None:
             self.pauses_known = True
-        elif self.control is None:
-            self.pauses_known = False  # the broker keeps one word; those before it are not known
+        elif missed:
+            self.pauses_known = False  # the broker keeps one word, and those before it were about other parts
         self.control = control
         try:
             self.pauses = after(self.pauses, control)
@@ -230,6 +245,18 @@ class Overview:
             self.components.pop((values["component"], values["instance"]), None)
         elif cleared.message is ScalingControl:
             self._take_control(ScalingControl(paused=False))
+
+    def _settle(self, message: Decoded, now_ms: int) -> None:
+        """Forget what was not told again after a lost connection."""
+        if isinstance(message, NodeCapacity | NodeInfo | ResourceState | ComponentStatus):
+            self._untold.discard(address_of(message))
+        if now_ms < self._settles_ms:
+            return
+        for address in self._untold:
+            found = lookup(address)
+            if found is not None:
+                self._forget(Cleared(found[0].message, found[1]))
+        self._untold = set()
 
     def _put(self, kept: dict[K, V], key: K, value: V, most: int) -> None:
         if key in kept or len(kept) < most:
@@ -275,6 +302,3 @@ class Overview:
         if len(self._said) > _SAID_MAX:
             self._said.popitem(last=False)
         return False
-
-
-__all__ = ["HEARD", "PASSING", "RETAINED", "DeadLetters", "Event", "Key", "Level", "Overview", "Use"]

@@ -4,7 +4,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from components.overview.events import LEVEL_OF_OUTCOME, LEVEL_OF_STATE, Level
-from components.overview.words import describe, describe_actual, describe_amount, describe_indicators, joined
+from components.overview.words import (
+    describe,
+    describe_actual,
+    describe_amount,
+    describe_indicators,
+    joined,
+    listed,
+)
 from schemas.enums import CauseType, DesiredOperation, OnShortage, Phase, UpdateResult, Verdict
 from schemas.limits import Limits
 from schemas.node import UpdateReply, UpdateRequest
@@ -156,7 +163,7 @@ def _of_performance(message: PerfDegraded | PerfRecovered | PerfOutcome) -> tupl
         return "outcome told", text, LEVEL_OF_OUTCOME[message.outcome]
     use = f"uses {describe_amount(message.usage)}" if message.usage else None
     limits = f"of {describe_actual(message.limits)}" if message.limits else None
-    text = "; ".join(part for part in (describe_indicators(message.indicators), joined(use, limits)) if part)
+    text = listed(describe_indicators(message.indicators), joined(use, limits))
     degraded = isinstance(message, PerfDegraded)
     return ("degraded" if degraded else "recovered"), text, (Level.WARN if degraded else Level.GOOD)
 
@@ -191,7 +198,7 @@ def _of_validation(message: ValidateRequest | ValidateReply) -> tuple[str, str, 
         return "room asked for", joined(describe(asked), _again(message.attempt)), Level.BUSY
     room = f"available {describe_amount(message.available)}" if message.available else None
     if message.allowed:
-        return "room granted", joined(message.message, room), Level.BUSY
+        return "room granted", listed(message.message, room), Level.BUSY
     return "room refused", joined(message.reason, message.message or room), Level.WARN
 
 
@@ -211,16 +218,16 @@ def _of_update(message: UpdateRequest | UpdateReply) -> tuple[str, str, Level]:
         return "update sent", joined(describe(message.limits), _again(message.attempt)), Level.BUSY
     in_force = f"in force: {describe_actual(message.actual)}"
     if message.success:
-        return "applied and read back", joined(message.message, in_force), Level.GOOD
+        return "applied and read back", listed(message.message, in_force), Level.GOOD
     title = "partly applied" if message.partial else "not applied"
-    return title, joined(message.reason, message.message, in_force if message.actual else None), Level.WARN
+    return title, listed(joined(message.reason, message.message), in_force if message.actual else None), Level.WARN
 
 
 def _of_judgement(message: ActualReport | ActualReply | ResourceState) -> tuple[str, str, Level]:
     match message:
         case ActualReport():
             in_force = f"in force: {describe_actual(message.actual)}" if message.actual else None
-            text = joined(message.result, message.reason, message.message, in_force)
+            text = listed(joined(message.result, message.reason, message.message), in_force)
             return "reported", text, LEVEL_OF_RESULT[message.result]
         case ActualReply():
             title = "verified" if message.verdict is Verdict.SYNCHRONIZED else "judged"

@@ -57,3 +57,8 @@ def ranges(cpus: frozenset[int]) -> str:
 def joined(*parts: str | None) -> str:
     """The parts that say something, with a space between."""
     return " ".join(part for part in parts if part)
+
+
+def listed(*parts: str | None) -> str:
+    """The parts that say something, with a semicolon between."""
+    return "; ".join(part for part in parts if part)

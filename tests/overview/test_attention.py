@@ -210,3 +210,22 @@ def test_the_gravest_comes_first() -> None:
 
     assert "agent of hpc-1 is lost" in first
     assert "paused everywhere" in second
+
+
+def test_a_last_word_that_was_heard_already_means_that_none_was_missed() -> None:
+    resumed = ScalingControl(paused=False, node="hpc-1", id="w-2")
+    overview = seen(ScalingControl(paused=True, id="w-1"), ScalingControl(paused=False, id="w-1b"), resumed)
+    overview.reconnected(0)
+    overview.hear(resumed, retained=True)
+
+    assert attention(overview) == []
+
+
+def test_a_need_is_known_again_when_only_its_numbers_changed() -> None:
+    overview = seen()
+    overview.hear(status(Phase.WAITING), 10_000)
+
+    before, after = attention(overview, 20_000)[0], attention(overview, 30_000)[0]
+
+    assert before.text != after.text
+    assert before.key == after.key == "waiting hpc-1/cam"
