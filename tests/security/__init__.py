@@ -1,0 +1,1 @@
+"""Who is let in and may do what, on a real Mosquitto with mutual TLS."""
