@@ -1,5 +1,6 @@
 """A look at the broker: it tells what would be refused, and nobody hears that it was asked."""
 
+import queue
 import socket
 import threading
 import time
@@ -8,14 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from broker.bus import Connected, Identity
+from broker.bus import BusEvent, Connected, Identity
 from broker.client import MqttBus
 from broker.configuration import MosquittoConfiguration
 from broker.options import BrokerOptions
-from broker.plain import PlainClient
 from broker.probe import REFUSED_FROM, Probe, ask_to_publish
-from components.shell.inbox import Inbox
 from tests.fixtures.broker import RunningBroker, free_port, running_broker
+from tests.fixtures.watch import watching
 
 WITHIN_S = 5.0
 
@@ -26,16 +26,12 @@ def options_of(broker: RunningBroker, prefix: str = "") -> BrokerOptions:
 
 def test_what_is_asked_about_is_heard_by_nobody_and_not_kept(broker: RunningBroker) -> None:
     topics = [f"node/hpc-{number}/update" for number in range(25)]
-    heard: list[str] = []
-    with PlainClient(broker.host, broker.port, "watch", lambda topic, *_: heard.append(topic), ("#",)) as client:
+    with watching(broker) as watch:
         told = ask_to_publish(options_of(broker), "probe", topics, b"asked", WITHIN_S)
-        client.publish("afterwards", b"", 1)
-        until = time.monotonic() + WITHIN_S
-        while "afterwards" not in heard and time.monotonic() < until:
-            time.sleep(0.01)
+        watch.settle()
 
     assert told == dict.fromkeys(topics, 0)
-    assert heard == ["afterwards"]
+    assert watch.topics == []
 
 
 @pytest.fixture
@@ -69,10 +65,15 @@ def test_a_broker_that_is_left_keeps_no_session(broker: RunningBroker) -> None:
     with Probe(options_of(broker), "probe", WITHIN_S, session_expiry_s=3600) as probe:
         probe.may_subscribe(["a/#"])
 
-    inbox = Inbox()
-    again = MqttBus(options_of(broker), Identity("probe", persistent=True), inbox.deliver)
+    events: queue.SimpleQueue[BusEvent] = queue.SimpleQueue()
+
+    def deliver(event: BusEvent) -> bool:
+        events.put(event)
+        return True
+
+    again = MqttBus(options_of(broker), Identity("probe", persistent=True), deliver)
     again.start()
-    event = inbox.take(WITHIN_S)
+    event = events.get(timeout=WITHIN_S)
     again.stop()
     assert isinstance(event, Connected)
     assert not event.session_present

@@ -18,8 +18,8 @@ from schemas.codec import MESSAGE_BYTES_MAX, Frame
 
 AREA: Final = "limits"
 ANSWER_WITHIN_S: Final = 5.0
-ENVELOPE_BYTES: Final = 1024
-"""Of a packet besides its payload: topic and header."""
+PACKET_NEEDED: Final = MESSAGE_BYTES_MAX + 1024
+"""Bytes of the largest of our packets: payload, topic and header."""
 SESSION_S_MIN: Final = 3600
 """So long a component may be away without losing requests that wait for it."""
 QUEUED: Final = 2000
@@ -30,20 +30,23 @@ TRACE_S: Final = 60
 """The session of the look into the queue would end by itself after that, should we be killed in between."""
 
 
-def check_losses(options: BrokerOptions, writable: str | None) -> list[Finding]:
-    """What can be seen from outside. `writable`: a topic that this user may write, to try a large message."""
+def check_losses(options: BrokerOptions, writable: str | None, queued: int = QUEUED) -> list[Finding]:
+    """What can be seen from outside.
+
+    `writable`: a topic that this user may write, to try a large message. `queued`: see `look_into_queue`.
+    """
     client_id = f"piriscale-doctor-{uuid.uuid4().hex[:8]}"
     try:
         with Probe(options, client_id, ANSWER_WITHIN_S, session_expiry_s=options.session_expiry_s) as probe:
             promises = probe.promises
         findings = judge(promises)
-        if writable is not None and promises.packet_max is None:
+        if writable is not None and (promises.packet_max or PACKET_NEEDED) >= PACKET_NEEDED:
             findings += _try_large(options, client_id, writable)
-        findings += look_into_queue(options)
+        findings += look_into_queue(options, queued)
     except OSError as error:
         return [wrong(AREA, f"cannot be asked for: {error}", "see the broker's log")]
     return findings or [
-        ok(AREA, f"messages of {MESSAGE_BYTES_MAX // 1024} KiB are taken, and {QUEUED} wait for one who is away")
+        ok(AREA, f"messages of {MESSAGE_BYTES_MAX // 1024} KiB are taken, and {queued} wait for one who is away")
     ]
 
 
@@ -65,11 +68,10 @@ def _judge_abilities(promises: Promises) -> Iterator[Finding]:
 
 
 def _judge_amounts(promises: Promises) -> Iterator[Finding]:
-    needed = MESSAGE_BYTES_MAX + ENVELOPE_BYTES
-    if promises.packet_max is not None and promises.packet_max < needed:
+    if promises.packet_max is not None and promises.packet_max < PACKET_NEEDED:
         yield wrong(
             AREA,
-            f"packets above {promises.packet_max} bytes are refused; snapshots of many containers need {needed}",
+            f"packets above {promises.packet_max} bytes are refused; large snapshots need {PACKET_NEEDED}",
             "set max_packet_size 2097152 in mosquitto.conf, or remove that line, and restart the broker",
         )
     if promises.receive_maximum < WINDOW:

@@ -4,6 +4,7 @@ What cannot be seen here: Mosquitto grants subscriptions that its ACL forbids, a
 `fleet.py` tells what stays silent although it should be heard.
 """
 
+import re
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ LISTED_MAX: Final = 6
 
 def roles_of(settings: BrokerSettings) -> tuple[Role, ...]:
     """Whose rights this user needs: those of the component that the user is named after, else everybody's."""
-    name = (settings.username or "").replace("-", "_")
+    name = re.sub("[-/]", "_", settings.username or "")
     named = tuple(role for role in (*ROLES, Role.CLI) if name == role or name.startswith(f"{role}_"))
     return named or (*ROLES, Role.CLI)
 

@@ -1,0 +1,186 @@
+"""`doctor` on brokers that would lose messages: each is a real Mosquitto that was told to."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.configuration import MosquittoConfiguration
+from broker.mosquitto import find_mosquitto
+from broker.options import BrokerOptions
+from broker.probe import Promises
+from components.cli.doctor.finding import Finding, Level
+from components.cli.doctor.losses import QUEUED, check_losses, judge, look_into_queue
+from components.cli.doctor.mosquitto_conf import Configured, check_configuration, running_at
+from components.cli.doctor.mosquitto_conf import judge as judge_file
+from tests.cli.findings import all_ok, only_wrong
+from tests.cli.system import until
+from tests.fixtures.broker import RunningBroker, free_port, has_mosquitto, running_broker
+from tests.fixtures.watch import watching
+from tests.requirements import require
+
+WRITABLE = "perf/degraded"
+FEW = 200
+"""Messages, where the test's broker was told to keep fewer."""
+
+
+@contextmanager
+def told(*lines: str) -> Iterator[RunningBroker]:
+    """Mosquitto with further lines; of options said twice the last counts."""
+    with running_broker(MosquittoConfiguration(extra=lines)) as running:
+        yield running
+
+
+def options_of(broker: RunningBroker) -> BrokerOptions:
+    return BrokerOptions(port=broker.port)
+
+
+def test_the_broker_as_we_configure_it_loses_nothing(broker: RunningBroker) -> None:
+    assert all_ok(check_losses(options_of(broker), WRITABLE, FEW))
+    assert all_ok(check_configuration(broker.host, broker.port))
+
+
+def test_packets_that_are_too_small_for_a_snapshot() -> None:
+    with told("max_packet_size 100000") as broker:
+        found = only_wrong(check_losses(options_of(broker), WRITABLE, FEW))
+
+    assert "above 100000 bytes are refused" in found.text
+    assert "max_packet_size" in found.remedy
+
+
+def test_large_messages_that_are_dropped_without_a_word_to_older_clients() -> None:
+    with told("message_size_limit 100000") as broker:
+        found = only_wrong(check_losses(options_of(broker), WRITABLE, FEW))
+
+    assert "messages of 131072 bytes are refused" in found.text
+    assert "message_size_limit" in found.remedy
+
+
+def test_few_messages_in_flight_are_slow_but_lose_nothing() -> None:
+    with told("max_inflight_messages 2") as broker:
+        (found,) = check_losses(options_of(broker), WRITABLE, FEW)
+
+    assert found.level is Level.NOTE
+    assert "max_inflight_messages" in found.remedy
+
+
+def test_no_retained_messages() -> None:
+    with told("retain_available false") as broker:
+        assert "retain_available true" in only_wrong(check_losses(options_of(broker), WRITABLE, FEW)).remedy
+
+
+def test_a_queue_that_drops_what_the_broker_acknowledged() -> None:
+    with told("max_queued_messages 50") as broker:
+        found = only_wrong(look_into_queue(options_of(broker), FEW))
+
+    assert f"of {FEW} messages" in found.text
+    assert "max_queued_messages" in found.remedy
+
+
+def test_mosquitto_without_a_configuration_loses_what_is_above_its_default() -> None:
+    """As `mosquitto -p 1883` starts it, and as a package does without further files."""
+    require(has_mosquitto(), "mosquitto (apt-get install mosquitto)")
+    port = free_port()
+    process = subprocess.Popen([find_mosquitto(), "-p", str(port)], stderr=subprocess.DEVNULL)
+    try:
+        until(lambda: running_at("127.0.0.1", port) is not None, "listens")
+        queue = only_wrong(look_into_queue(BrokerOptions(port=port)))
+        findings = check_configuration("127.0.0.1", port)
+    finally:
+        process.terminate()
+        process.wait()
+
+    assert f"of {QUEUED} messages" in queue.text
+    assert [finding.level for finding in findings] == [Level.WRONG, Level.WRONG]
+    assert "keeps nothing over a restart" in findings[0].text
+    assert "max_queued_messages is 1000" in findings[1].text
+
+
+def test_the_look_into_the_queue_leaves_nothing_behind(broker: RunningBroker) -> None:
+    with watching(broker) as watch:
+        assert look_into_queue(options_of(broker), FEW) == []
+        watch.settle()
+    broker.stop()
+    stored = b"".join(file.read_bytes() for file in (broker.directory / "data").iterdir())
+    broker.start()
+
+    assert {topic.split("/")[0] for topic in watch.topics} == {"piriscale-doctor"}, "no topic of ours"
+    assert b"piriscale-doctor" not in stored, "no session and no message"
+
+
+def test_a_queue_that_this_user_may_not_try_is_said_to_be_unknown() -> None:
+    with running_broker() as place:
+        rights = place.directory / "rights"
+        rights.write_text("topic readwrite perf/#\n")
+        rights.chmod(0o644)
+        with running_broker(MosquittoConfiguration(acl_file=rights)) as broker:
+            (found,) = look_into_queue(options_of(broker), FEW)
+
+    assert found.level is Level.NOTE
+    assert "piriscale-doctor/#" in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("lines", "says", "remedy"),
+    [
+        (("persistence false",), "keeps nothing over a restart", "persistence true"),
+        (("autosave_interval 1800",), "saves every 1800 s only", "autosave_interval 10"),
+        (("autosave_interval 0",), "saves at its orderly end only", "autosave_interval 10"),
+        (("max_queued_bytes 1000",), "max_queued_bytes is 1000", "max_queued_bytes"),
+    ],
+    ids=["nothing stored", "stored seldom", "stored at its end", "few bytes"],
+)
+def test_what_the_file_of_the_running_broker_tells(lines: tuple[str, ...], says: str, remedy: str) -> None:
+    with told(*lines) as broker:
+        found = only_wrong(check_configuration(broker.host, broker.port))
+
+    assert says in found.text
+    assert remedy in found.remedy
+    assert "mosquitto.conf" in found.remedy
+
+
+def test_a_folder_of_further_files_counts(tmp_path: Path) -> None:
+    with running_broker() as place:
+        folder = place.directory / "conf.d"
+        folder.mkdir()
+        (folder / "local.conf").write_text("# ours\npersistence false\n")
+        with told(f"include_dir {folder}") as broker:
+            assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
+
+
+def test_of_a_broker_elsewhere_it_is_said_what_cannot_be_seen() -> None:
+    (found,) = check_configuration("192.0.2.1", 1883)
+
+    assert found.level is Level.NOTE
+    assert "persistence true" in found.remedy
+
+
+def test_what_saves_on_every_change_is_not_reproached_for_its_interval() -> None:
+    file = Configured(
+        Path("/etc/mosquitto.conf"),
+        {
+            "persistence": "true",
+            "autosave_on_changes": "true",
+            "autosave_interval": "1",
+            "max_queued_messages": "0",
+        },
+    )
+
+    assert all_ok(judge_file(file))
+
+
+@pytest.mark.parametrize(
+    ("promises", "remedy"),
+    [
+        (Promises(qos_max=0), "max_qos 2"),
+        (Promises(wildcards=False), "allow them"),
+        (Promises(session_expiry_s=60), "session expiry"),
+    ],
+    ids=["no QoS 1", "no wildcards", "short sessions"],
+)
+def test_promises_that_mosquitto_cannot_be_told_to_make(promises: Promises, remedy: str) -> None:
+    findings: list[Finding] = judge(promises)
+
+    assert remedy in only_wrong(findings).remedy

@@ -1,0 +1,153 @@
+"""`doctor` on what the broker lets us say and hear: real brokers, with the rules that deny."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from broker.configuration import MosquittoConfiguration
+from components.cli.assembly import ROLES
+from components.cli.connection import options_of
+from components.cli.doctor.finding import Finding, Level
+from components.cli.doctor.rights import ask, judge, roles_of
+from components.settings import BrokerSettings, NodeAgentSettings, Settings
+from schemas.topics import TOPICS, Role
+from tests.cli.findings import all_ok, only_wrong
+from tests.fixtures.broker import RunningBroker, running_broker
+from tests.fixtures.watch import watching
+from tests.requirements import require
+
+
+@contextmanager
+def broker_with(rights: str) -> Iterator[RunningBroker]:
+    """Mosquitto with this ACL file; it asks nobody for a password, and believes every name."""
+    with running_broker() as place:
+        file = place.directory / "rights"
+        file.write_text(rights)
+        file.chmod(0o644)
+        with running_broker(MosquittoConfiguration(acl_file=file)) as running:
+            yield running
+
+
+def settings_of(broker: RunningBroker, username: str | None = None, prefix: str = "") -> Settings:
+    return Settings(
+        broker=BrokerSettings(url=f"mqtt://127.0.0.1:{broker.port}", username=username, topic_prefix=prefix),
+        node_agent=NodeAgentSettings(node="hpc-1"),
+    )
+
+
+def check(settings: Settings) -> list[Finding]:
+    roles = roles_of(settings.broker)
+    return judge(settings, roles, ask(settings, options_of(settings.broker), roles))
+
+
+def test_a_broker_that_allows_everything_is_fine(broker: RunningBroker) -> None:
+    assert all_ok(check(settings_of(broker)))
+
+
+RIGHTS_OF_POLICY_MANAGER = """
+user policy_manager
+topic write scaling/action
+topic write component/policy_manager/main
+topic write deadletter/policy_manager
+"""
+
+
+def test_what_a_component_may_not_publish_is_named_with_the_line_that_allows_it() -> None:
+    with broker_with(RIGHTS_OF_POLICY_MANAGER) as broker:
+        found = only_wrong(check(settings_of(broker, "policy_manager")))
+
+    assert found.text == "user policy_manager may not do what policy_manager must: publish perf/outcome"
+    assert "for user policy_manager: topic write perf/outcome" in found.remedy
+    assert "\n" not in found.remedy
+
+
+def test_nobody_hears_that_rights_are_looked_at() -> None:
+    """Else a look would release workloads, or send commands to agents."""
+    with broker_with("topic readwrite #\n") as broker, watching(broker) as watch:
+        assert all_ok(check(settings_of(broker)))
+        watch.settle()
+
+    assert watch.topics == []
+
+
+def test_an_agent_needs_the_topics_of_its_own_node_only() -> None:
+    rights = (
+        "user node_agent_hpc-1\n"
+        "topic readwrite node/hpc-1/#\n"
+        "topic write metrics/hpc-1/#\n"
+        "topic readwrite component/node_agent/hpc-1\n"
+        "topic write deadletter/node_agent\n"
+    )
+    with broker_with(rights) as broker:
+        allowed = check(settings_of(broker, "node_agent_hpc-1"))
+        other = settings_of(broker, "node_agent_hpc-1").model_copy(
+            update={"node_agent": NodeAgentSettings(node="hpc-2")}
+        )
+        denied = only_wrong(check(other))
+
+    assert all_ok(allowed)
+    assert "publish metrics/hpc-2/node" in denied.text
+
+
+def test_one_user_for_everything_is_told_what_each_component_lacks() -> None:
+    rights = "".join(f"topic write {topic.filter()}\n" for topic in TOPICS if topic.template != "scaling/status")
+    with broker_with(rights + "topic write debug/#\ntopic write debug2/#\n") as broker:
+        found = only_wrong(check(settings_of(broker)))
+
+    assert found.text == "an anonymous client may not do what action_controller must: publish scaling/status"
+
+
+def test_many_lacks_make_one_short_line() -> None:
+    with broker_with("user nobody\ntopic read #\n") as broker:
+        findings = check(settings_of(broker, "control-plane"))
+
+    assert len(findings) == len(roles_of(BrokerSettings(url="mqtt://x", username="control-plane")))
+    agent = next(one for one in findings if "node_agent" in one.text)
+    assert "and " in agent.text and " more" in agent.text
+    assert len(agent.remedy) < 500
+
+
+def test_the_remedy_has_the_topics_as_the_broker_knows_them() -> None:
+    with broker_with("user policy_manager\ntopic write fleet/v7/scaling/action\n") as broker:
+        found = only_wrong(check(settings_of(broker, "policy_manager", prefix="fleet/v7")))
+
+    assert "topic write fleet/v7/perf/outcome" in found.remedy
+    assert "scaling/action" not in found.text
+
+
+def test_a_subscription_that_is_refused_is_named() -> None:
+    plugin = next(Path("/usr/lib").glob("*/mosquitto_dynamic_security.so"), None)
+    require(plugin is not None, "mosquitto's dynamic security plugin")
+    with running_broker() as place:
+        rules = place.directory / "rules.json"
+        access = {"publishClientSend": True, "publishClientReceive": True, "subscribe": False}
+        everybody = {"anonymousGroup": "all", "groups": [{"groupname": "all"}], "roles": [], "clients": []}
+        rules.write_text(json.dumps({"defaultACLAccess": access, **everybody}))
+        rules.chmod(0o644)
+        lines = (f"plugin {plugin}", f"plugin_opt_config_file {rules}")
+        with running_broker(MosquittoConfiguration(extra=lines)) as guarded:
+            settings = settings_of(guarded)
+            roles = (Role.MONITORING_SERVER,)
+            found = only_wrong(judge(settings, roles, ask(settings, options_of(settings.broker), roles)))
+
+    assert "monitoring_server must: subscribe to metrics/+/node" in found.text
+    assert "topic read metrics/+/node" in found.remedy
+
+
+def test_a_broker_without_qos_2_cannot_be_asked_and_that_is_said() -> None:
+    with running_broker(MosquittoConfiguration(extra=("max_qos 1",))) as broker:
+        (found,) = check(settings_of(broker))
+
+    assert found.level is Level.NOTE
+    assert "no QoS 2" in found.text
+
+
+def test_a_user_is_taken_for_the_component_it_is_named_after() -> None:
+    def named(username: str | None) -> tuple[Role, ...]:
+        return roles_of(BrokerSettings(url="mqtt://x", username=username))
+
+    assert named("resource-manager") == (Role.RESOURCE_MANAGER,)
+    assert named("node_agent/hpc-1") == named("node-agent-hpc-1") == (Role.NODE_AGENT,)
+    assert Role.CLI in named(None)
+    assert named("control-plane") == named(None) == (*ROLES, Role.CLI)
