@@ -70,6 +70,7 @@ _ROLES: Final = {
     Role.RESOURCE_MANAGER: "owns capacity, reservations and the desired state",
     Role.NODE_AGENT: "changes limits of running containers, reads from the kernel what is in force",
     Role.DEBUG_TAP: "repeats every message as JSON, for people",
+    Role.DASHBOARD: "shows the live picture as a web page",
     Role.CLI: "the command piriscale",
     Role.APPLICATION: "an application, or an ECU that watches it",
     Role.ANYONE: "whoever the broker's access rules let in",

@@ -42,6 +42,7 @@ class Role(StrEnum):
     RESOURCE_MANAGER = "resource_manager"
     NODE_AGENT = "node_agent"
     DEBUG_TAP = "debug_tap"
+    DASHBOARD = "dashboard"
     CLI = "cli"
     APPLICATION = "application"
     ANYONE = "anyone"
@@ -104,7 +105,7 @@ _MS, _PM, _AC, _RM, _NA = (
     Role.NODE_AGENT,
 )
 _CLI, _ANY = Role.CLI, Role.ANYONE
-_EACH = (_MS, _PM, _AC, _RM, _NA, Role.DEBUG_TAP)
+_EACH = (_MS, _PM, _AC, _RM, _NA, Role.DEBUG_TAP, Role.DASHBOARD)
 
 
 def _topic(
@@ -127,7 +128,7 @@ TOPICS: Final[tuple[Topic, ...]] = (
     _topic("perf/degraded", PerfDegraded, (_MS,), (_PM,)),
     _topic("perf/recovered", PerfRecovered, (_MS,), (_PM,)),
     _topic("perf/outcome", PerfOutcome, (_PM,), (_MS,)),
-    _topic("scaling/action", ScalingAction, (_PM, _CLI, _ANY), (_AC,)),
+    _topic("scaling/action", ScalingAction, (_PM, Role.DASHBOARD, _CLI, _ANY), (_AC,)),
     _topic("scaling/status", ScalingStatus, (_AC,), (_PM, _CLI, _ANY)),
     _topic("resources/validate", ValidateRequest, (_AC, _CLI), (_RM,)),
     _topic("resources/validate/reply", ValidateReply, (_RM,), (_AC, _CLI)),
@@ -149,8 +150,8 @@ TOPICS: Final[tuple[Topic, ...]] = (
     _topic("node/{node}/update/reply", UpdateReply, (_NA,), (_AC, _ANY)),
     _topic("node/{node}/status/get", StatusRequest, (_RM, _CLI, _ANY), (_NA,)),
     _topic("node/{node}/status/reply", StatusReply, (_NA,), (_RM, _CLI, _ANY)),
-    _topic("node/{node}/actual", NodeSnapshot, (_NA,), (_RM,), retained=True, deleters=(_CLI,)),
-    _topic("node/{node}/info", NodeInfo, (_NA,), (_RM, _MS, _CLI, _ANY), retained=True, deleters=(_CLI,)),
+    _topic("node/{node}/actual", NodeSnapshot, (_NA,), (_MS, _RM), retained=True, deleters=(_CLI,)),
+    _topic("node/{node}/info", NodeInfo, (_NA,), (_AC, _RM, _MS, _CLI, _ANY), retained=True, deleters=(_CLI,)),
     _topic(
         "component/{component}/{instance}",
         ComponentStatus,

@@ -16,8 +16,12 @@ ROLES: Final = (
     Role.MONITORING_SERVER,
     Role.NODE_AGENT,
     Role.DEBUG_TAP,
+    Role.DASHBOARD,
 )
 """In the order in which `up` starts them: who answers comes before who asks."""
+
+OPTIONAL: Final = frozenset({Role.DASHBOARD})
+"""What `up` goes on without when it cannot start: scaling does not depend on a page that shows it."""
 
 
 def role_of(name: str) -> Role:
@@ -26,6 +30,11 @@ def role_of(name: str) -> Role:
     if text not in ROLES:
         raise UsageError(f"{name!r} is no component; there are {', '.join(sorted(ROLES))}")
     return Role(text)
+
+
+def roles_of(settings: Settings) -> tuple[Role, ...]:
+    """What `up` runs: everything that is not switched off."""
+    return tuple(role for role in ROLES if role is not Role.DASHBOARD or settings.dashboard.port)
 
 
 def builder_of(role: Role, settings: Settings) -> Build:
@@ -50,6 +59,9 @@ def place_of(role: Role, settings: Settings) -> str:
             return str(settings.action_controller.database or default_database(role))
         case Role.POLICY_MANAGER:
             return str(settings.policy_manager.database or default_database(role))
+        case Role.DASHBOARD:
+            page = settings.dashboard
+            return f"http://{f'[{page.host}]' if ':' in page.host else page.host}:{page.port}/"
         case Role.DEBUG_TAP:
             return "JSON of every message under debug/"
         case _:

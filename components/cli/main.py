@@ -126,7 +126,8 @@ def run(
     component: Annotated[
         str,
         typer.Argument(
-            help="monitoring_server, policy_manager, action_controller, resource_manager, node_agent or debug_tap."
+            help="monitoring_server, policy_manager, action_controller, resource_manager, node_agent, debug_tap "
+            "or dashboard."
         ),
     ],
     metrics_port: Annotated[
@@ -342,12 +343,12 @@ def demo(
     _end_with(work)
 
 
-def main() -> None:
-    """The console script `piriscale`."""
-    for stream in (sys.stdout, sys.stderr):
 declare_security(app, _end_with)
 
 
+def main() -> None:
+    """The console script `piriscale`."""
+    for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? instead of a trace
     app()

@@ -11,7 +11,7 @@ from broker.access import component_identity
 from broker.configuration import MosquittoConfiguration
 from broker.mosquitto import BrokerError, ManagedBroker
 from broker.options import BrokerOptions
-from components.cli.assembly import ROLES, builder_of, place_of, role_of
+from components.cli.assembly import OPTIONAL, builder_of, place_of, role_of, roles_of
 from components.cli.connection import connector_for, options_of
 from components.cli.errors import EXIT_FAILURE, EXIT_OK, CliError, UsageError
 from components.cli.screen import console, table
@@ -36,7 +36,7 @@ def up(settings: Settings, *, log_level: str, log_json: bool) -> int:
             managed = _managed_broker(settings)
             cleanup.callback(managed.stop)
         port = settings.metrics.port or None
-        return _serve(settings, ROLES, port, managed)
+        return _serve(settings, roles_of(settings), port, managed, OPTIONAL)
 
 
 def run_one(settings: Settings, name: str, metrics_port: int | None, *, log_level: str, log_json: bool) -> int:
@@ -64,9 +64,13 @@ def _managed_broker(settings: Settings) -> ManagedBroker:
 
 
 def _serve(
-    settings: Settings, roles: Iterable[Role], metrics_port: int | None, managed: ManagedBroker | None
+    settings: Settings,
+    roles: Iterable[Role],
+    metrics_port: int | None,
+    managed: ManagedBroker | None,
+    optional: frozenset[Role] = frozenset(),
 ) -> int:
-    """Build, start, wait for the end, stop."""
+    """Build, start, wait for the end, stop. Without an optional component that cannot be built it goes on."""
     roles = tuple(roles)
     options = options_of(settings.broker, component_identity(roles[0], settings.node_agent.node))
     try:
@@ -81,7 +85,7 @@ def _serve(
     except PortTakenError as error:
         raise CliError(str(error)) from error
     for role in roles:
-        _add(process, role, settings)
+        _add(process, role, settings, optional=role in optional)
     with _signals_end(process):
         _announce(process, settings, options, managed)
         process.start()
@@ -93,12 +97,15 @@ def _serve(
     return EXIT_OK if clean else EXIT_FAILURE
 
 
-def _add(process: Process, role: Role, settings: Settings) -> None:
+def _add(process: Process, role: Role, settings: Settings, *, optional: bool) -> None:
     """Build a component. Whatever prevents that is said in one line; its trace goes to the log."""
     try:
         process.add(builder_of(role, settings))
     except Exception as error:
         _log.debug("%s cannot be built", role, exc_info=True)
+        if optional:
+            _log.warning("%s cannot start, the others go on without it: %s", role, error)
+            return
         process.stop()
         raise CliError(f"{role} cannot start: {error}") from error
 

@@ -141,6 +141,8 @@ simulated_containers = {containers}
 state_dir = "{folder}/agent"
 [metrics]
 port = {metrics_port}
+[dashboard]
+port = 0
 """,
         encoding="utf-8",
     )

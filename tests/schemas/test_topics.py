@@ -34,7 +34,7 @@ CONTRACT: list[tuple[str, type[Message], int, bool, str, str]] = [
     ("perf/degraded", PerfDegraded, 1, False, "monitoring_server", "policy_manager"),
     ("perf/recovered", PerfRecovered, 1, False, "monitoring_server", "policy_manager"),
     ("perf/outcome", PerfOutcome, 1, False, "policy_manager", "monitoring_server"),
-    ("scaling/action", ScalingAction, 1, False, "anyone cli policy_manager", "action_controller"),
+    ("scaling/action", ScalingAction, 1, False, "anyone cli dashboard policy_manager", "action_controller"),
     ("scaling/status", ScalingStatus, 1, False, "action_controller", "anyone cli policy_manager"),
     ("resources/validate", ValidateRequest, 1, False, "action_controller cli", "resource_manager"),
     ("resources/validate/reply", ValidateReply, 1, False, "resource_manager", "action_controller cli"),
@@ -56,8 +56,11 @@ CONTRACT: list[tuple[str, type[Message], int, bool, str, str]] = [
     ("node/{node}/update/reply", UpdateReply, 1, False, "node_agent", "action_controller anyone"),
     ("node/{node}/status/get", StatusRequest, 1, False, "anyone cli resource_manager", "node_agent"),
     ("node/{node}/status/reply", StatusReply, 1, False, "node_agent", "anyone cli resource_manager"),
-    ("node/{node}/actual", NodeSnapshot, 1, True, "node_agent", "resource_manager"),
-    ("node/{node}/info", NodeInfo, 1, True, "node_agent", "anyone cli monitoring_server resource_manager"),
+    ("node/{node}/actual", NodeSnapshot, 1, True, "node_agent", "monitoring_server resource_manager"),
+    (
+        *("node/{node}/info", NodeInfo, 1, True, "node_agent"),
+        "action_controller anyone cli monitoring_server resource_manager",
+    ),
     ("component/{component}/{instance}", ComponentStatus, 1, True, "each", "anyone cli each"),
     ("control/scaling", ScalingControl, 1, True, "cli", "policy_manager"),
     ("deadletter/{component}", DeadLetter, 0, False, "each", "anyone cli"),
@@ -71,6 +74,7 @@ EACH = frozenset(
         Role.RESOURCE_MANAGER,
         Role.NODE_AGENT,
         Role.DEBUG_TAP,
+        Role.DASHBOARD,
     }
 )
 

@@ -93,6 +93,7 @@ def running(agent: Mapping[str, Any], **sections: Any) -> Iterator[Bench]:
             "broker": {"port": port, "data_dir": str(folder / "broker")},
             "node_agent": {"node": NODE, "state_dir": str(folder / "agent"), "metrics_interval_s": 0.5, **agent},
             "metrics": {"port": metrics_port},
+            "dashboard": {"port": 0},
             **sections,
         }
         for component in ("policy_manager", "resource_manager", "action_controller"):

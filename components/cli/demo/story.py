@@ -203,6 +203,7 @@ def _configuration(stage: Stage, folder: Path, port: int) -> str:
             "resource_manager": {"database": str(folder / "resource_manager.sqlite3")},
             "action_controller": {"database": str(folder / "action_controller.sqlite3")},
             "metrics": {"port": 0},
+            "dashboard": {"port": 0},
             "policy": [{"workload": stage.workload, "cooldown_s": 3, **stage.policy()}],
         }
     )
