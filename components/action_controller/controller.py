@@ -8,6 +8,7 @@ from typing import Any, Final
 from prometheus_client.core import Metric
 
 from broker.bus import Subscription
+from components.action_controller.capabilities import Capabilities
 from components.action_controller.exposition import Exposition
 from components.action_controller.journal import Journal
 from components.action_controller.lanes import Lanes
@@ -22,7 +23,7 @@ from schemas.codec import BadRequest, Cleared
 from schemas.enums import ActionOutcome, Phase, Reason
 from schemas.limits import Amount
 from schemas.message import Message
-from schemas.node import UpdateReply
+from schemas.node import NodeInfo, UpdateReply
 from schemas.resources import (
     ActualReply,
     DesiredReply,
@@ -64,6 +65,7 @@ class ActionController:
         self._exposition = Exposition()
         self._refused: dict[str, ScalingStatus] = {}
         self._available: dict[str, Amount] = {}
+        self._capabilities = Capabilities()
         self._unsaid: dict[str, float] = {}
         self._trouble: str | None = None
         self._next_prune = now.monotonic + PRUNE_S
@@ -76,8 +78,9 @@ class ActionController:
             UpdateReply: self._reply,
             ActualReply: self._reply,
             NodeCapacity: self._capacity,
+            NodeInfo: self._info,
             BadRequest: self._bad_request,
-            Cleared: lambda _item, _now: [],
+            Cleared: self._cleared,
         }
 
     @property
@@ -95,7 +98,7 @@ class ActionController:
         return self._exposition.families(Counter(task.phase for task in self._tasks.values()))
 
     def subscriptions(self) -> Sequence[Subscription]:
-        """Actions, reconciles, the answers to its requests, and capacity (for actions that wait for room)."""
+        """Actions, reconciles, answers, capacity (for who waits for room), and what nodes can change."""
         heard: tuple[type[Message], ...] = (
             ScalingAction,
             Reconcile,
@@ -104,6 +107,7 @@ class ActionController:
             UpdateReply,
             ActualReply,
             NodeCapacity,
+            NodeInfo,
         )
         return [Subscription(topic_of(message).filter()) for message in heard]
 
@@ -202,6 +206,9 @@ class ActionController:
         if task.action.target.empty:
             text = "nothing is asked for; name at least one limit in target"
             return self._end(task, ActionOutcome.REJECTED, Reason.INVALID_TARGET, text, now)
+        unsupported = self._capabilities.refusal(task.action)
+        if unsupported is not None:
+            return self._end(task, ActionOutcome.REJECTED, Reason.UNSUPPORTED, unsupported, now)
         if task.action.dry_run:
             return self._follow(task, self._workflow.begin(task, now), now)
         starts, out = self._take_place(task, now)
@@ -279,6 +286,15 @@ class ActionController:
             if task.phase is Phase.WAITING and task.action.node == told.node and task.ending is None:
                 out += self._follow(task, self._workflow.wake(task, now), now)
         return out
+
+    def _info(self, told: NodeInfo, now: Instant) -> list[Output]:
+        self._capabilities.heard(told)
+        return []
+
+    def _cleared(self, item: Cleared, now: Instant) -> list[Output]:
+        if item.message is NodeInfo:
+            self._capabilities.forget(item.values["node"])
+        return []
 
     def _bad_request(self, bad: BadRequest, now: Instant) -> list[Output]:
         if bad.request is not ScalingAction or bad.identity["action_id"] in self._tasks:
