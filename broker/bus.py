@@ -63,7 +63,7 @@ may be called from any thread.
 
 @dataclass
 class BusCounts:
-    """What became of frames; all only ever grow."""
+    """What became of frames. The numbers only ever grow."""
 
     published: int = 0
     received: int = 0
@@ -71,6 +71,8 @@ class BusCounts:
     dropped_in: int = 0
     reconnects: int = 0
     negative_acks: int = 0
+    refused: dict[str, str] = field(default_factory=dict)
+    """Topics (at most 100) on which we may not publish, as it seems at present, and what the broker says."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from broker.bus import BusCounts, Connected, Deliver, Delivery, Disconnected, Id
 from broker.connection import Connection, End, Phase, Waker
 from broker.frames import TopicPrefix, check_frame, packet_size
 from broker.handover import Handover
-from broker.options import BrokerOptions
+from broker.options import BrokerOptions, tls_trouble
 from broker.takeover import TakeoverWatch, taken_over
 from broker.window import Outbox
 from schemas.codec import Frame
@@ -31,6 +31,8 @@ RETRY_S: Final = 0.05
 """How often a full inbox is offered again what it had no room for."""
 LOOK_S: Final = 0.5
 """How long to look for a second instance, which may be slow to speak."""
+REFUSED_MAX: Final = 100
+"""Topics that are remembered as refused, and told once in the log."""
 LEAVE_S: Final = 1.0
 """How long `stop` waits for the network thread to end."""
 
@@ -141,6 +143,8 @@ class MqttBus:
                 with self._lock:
                     self._advance(connection)
         except OSError as error:
+            if why := tls_trouble(error):
+                return End(f"the broker {self._options} refuses us: {why}")
             return End(f"cannot reach the broker {self._options}: {error}")
         except Exception as error:
             log.exception("serving the connection of %s failed", self._identity.client_id)
@@ -176,6 +180,7 @@ class MqttBus:
 
     def _granted(self, connection: Connection) -> None:
         self._outbox.connected(connection.server_window)
+        self.counts.refused.clear()
         self.counts.reconnects += self._was_granted
         self._was_granted = True
         self._granted_at = time.monotonic()
@@ -215,13 +220,21 @@ class MqttBus:
             self._waker.wake()  # the network thread waits to read, and has more to do now
 
     def _acknowledged(self, packet_id: int, refusal: str | None) -> None:
+        topic = self._outbox.topic_of(packet_id)
         if not self._outbox.acknowledged(packet_id):
             return
         if refusal is None:
             self.counts.published += 1
-        else:
-            self.counts.negative_acks += 1
-            log.error("the broker refused a message of %s: %s", self._identity.client_id, refusal)
+            if topic in self.counts.refused:
+                del self.counts.refused[topic]
+            return
+        self.counts.negative_acks += 1
+        if topic is None:
+            if self._connection is not None:
+                self._connection.refuse_birth(refusal)
+        elif topic not in self.counts.refused and len(self.counts.refused) < REFUSED_MAX:
+            self.counts.refused[topic] = refusal
+            log.error("the broker does not let %s publish on %s: %s", self._identity.client_id, topic, refusal)
 
     def _is_drained(self) -> bool:
         return self._outbox.idle and not (self._connection and self._connection.congested)

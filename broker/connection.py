@@ -25,7 +25,7 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from broker.bus import Delivery, Identity
 from broker.frames import TopicPrefix
-from broker.options import BrokerOptions
+from broker.options import BrokerOptions, TlsSocket, tls_trouble
 from broker.takeover import taken_over
 from broker.window import WINDOW
 from schemas.codec import Frame
@@ -115,6 +115,7 @@ class Connection:
         self._unacknowledged: set[int] = set()
         self._deadline = 0.0
         self._reading = False
+        self._opened: object = None
         self._client = self._new_client()
 
     def open(self, context: ssl.SSLContext | None) -> None:
@@ -226,7 +227,18 @@ class Connection:
         if self.end is None:
             self.end = end
 
+    def refuse_birth(self, refusal: str) -> None:
+        """The broker does not let us say who we are, so we are not who it knows."""
+        who = self._identity.principal or self._identity.client_id
+        topic = self._identity.birth.topic if self._identity.birth else ""
+        text = (
+            f"the broker {self._options} does not let {who} publish on {topic}: {refusal}; its access rules "
+            "lack this identity, or the certificate or user is another's"
+        )
+        self._finish(End(text, fatal=True))
+
     def _on_socket_open(self, _client: Client, _userdata: Any, opened: Any) -> None:
+        self._opened = opened
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def _on_connect(
@@ -275,6 +287,9 @@ class Connection:
         self, _client: Client, _userdata: Any, flags: DisconnectFlags, reason: ReasonCode, _properties: Any
     ) -> None:
         if not flags.is_disconnect_packet_from_server:
+            if isinstance(self._opened, TlsSocket) and (why := tls_trouble(self._opened.trouble)):
+                self._finish(End(f"the broker {self._options} refuses us: {why}"))
+                return
             closed = reason.value == _UNSPECIFIED_ERROR
             text = f"the connection to the broker {self._options} broke: {'closed' if closed else reason}"
             self._finish(End(text, silent=closed and self.phase is not Phase.CONNECTING))

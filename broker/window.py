@@ -75,6 +75,11 @@ class Outbox:
         """The head cannot be sent, now or later."""
         self._pop()
 
+    def topic_of(self, packet_id: int) -> str | None:
+        """Topic of a frame in flight; None for one that was never queued, or is not in flight."""
+        frame = self._in_flight.get(packet_id)
+        return frame.topic if frame is not None else None
+
     def acknowledged(self, packet_id: int) -> bool:
         """Make room in the window; False for a packet id that is not in flight."""
         if packet_id not in self._in_flight:

@@ -76,11 +76,19 @@ class Dispatcher:
         if self._first_outputs:
             self.publish(self._first_outputs)
         self._first_outputs = None
+        self.say_retained()
+        self.ready()
+
+    def say_retained(self) -> None:
+        """Let the component say everything that is retained, and what is open."""
         try:
             self.publish(self._attempt(lambda: self._component.connected(self._now())))
         except _GaveUpError as error:
             _log.exception("cannot say what is retained", exc_info=error.cause)
-        self._status.state = ConnectionState.READY
+
+    def ready(self, *, is_ready: bool = True) -> None:
+        """Tell everybody whether the component can do its work."""
+        self._status.state = ConnectionState.READY if is_ready else ConnectionState.INIT
         self.publish([self._status.now()])
 
     def delivered(self, delivery: Delivery) -> None:

@@ -34,6 +34,10 @@ STALLED_S: Final = 10.0
 CALLS_DRAIN_S: Final = 2.0
 """How long an ending component waits for the results of calls that run."""
 SAMPLES_WAIT_S: Final = 1.0
+ECHO_WITHIN_S: Final = 10.0
+"""A granted subscription to its own topic brings it what it says; if not, the broker's rules withhold it."""
+DENIED_AGAIN_S: Final = 30.0
+"""How often what was denied is tried again: the rules may have been mended."""
 
 Connect = Callable[[Identity, Callable[[BusEvent], bool]], Bus]
 """Makes the bus for an identity, delivering into the given inbox; it is not started yet."""
@@ -108,6 +112,10 @@ class Shell:
         self._expelled = False
         self._disconnected: str | None = "not connected to the broker yet"
         self._came_round = time.monotonic()
+        self._echo_by: float | None = None
+        """When what it says of itself must have come back to it."""
+        self._denial: str | None = None
+        self._again_at = 0.0
         self._last_samples: list[Metric] = []
 
     @property
@@ -144,8 +152,20 @@ class Shell:
         stalled_s = time.monotonic() - self._came_round
         if stalled_s > STALLED_S:
             return f"{self.name}: busy with one message for {stalled_s:.0f} s"
-        wrong = self._disconnected or self._dispatcher.problem
+        wrong = self._disconnected or self._dispatcher.problem or self._denied
         return f"{self.name}: {wrong}" if wrong else None
+
+    @property
+    def _denied(self) -> str | None:
+        """What the broker's access rules keep from it, in words; None: nothing that it knows of."""
+        refused = dict(self._bus.counts.refused)
+        if refused:
+            topic, reason = next(iter(refused.items()))
+            more = f" and {len(refused) - 1} more topics" if len(refused) > 1 else ""
+            return f"the broker does not let it publish on {topic}{more}: {reason}"
+        if self._echo_by is not None and time.monotonic() > self._echo_by:
+            return f"the broker withholds {self._status.topic} from it, and perhaps more: it may not read"
+        return None
 
     def samples(self) -> "Iterable[Metric]":
         """The component's own metric families, read by its worker; those of last time if it is busy."""
@@ -206,11 +226,14 @@ class Shell:
             self._came_round = time.monotonic()
             if self._came_round >= next_tick:
                 self._dispatcher.tick()
+                self._heed_denial(self._came_round)
                 next_tick = self._came_round + TICK_S
 
     def _take(self, item: object) -> None:
         match item:
             case Delivery():
+                if item.topic == self._status.topic:
+                    self._echo_by = None
                 self._dispatcher.delivered(item)
             case Posted():
                 self._dispatcher.returned(item.item)
@@ -218,11 +241,26 @@ class Shell:
                 self._taken_back(item)
             case Connected():
                 self._disconnected = None
+                self._denial = None
+                self._echo_by = time.monotonic() + ECHO_WITHIN_S
                 self._dispatcher.connected(item)
             case Disconnected():
                 self._lost(item)
             case _SampleRequest():
                 self._sample(item)
+
+    def _heed_denial(self, now: float) -> None:
+        """A component that is denied something is not ready, and says so; now and then it tries again."""
+        denied = self._denied if self._disconnected is None else None
+        if denied != self._denial:
+            self._denial = denied
+            if denied is not None:
+                _log.error("not ready: %s", denied)
+            self._dispatcher.ready(is_ready=denied is None)
+            self._again_at = now + DENIED_AGAIN_S
+        elif denied is not None and now >= self._again_at:
+            self._again_at = now + DENIED_AGAIN_S
+            self._dispatcher.say_retained()
 
     def _taken_back(self, returned: Returned) -> None:
         self._calls.taken()
