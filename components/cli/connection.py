@@ -170,7 +170,7 @@ class Session:
     def receive(self, timeout_s: float) -> Heard | None:
         """The next message, or None after `timeout_s` or when the connection changed.
 
-        Raises CliError when the connection is lost for good.
+        Raises CliError when the connection is lost for good, or the broker refused what was published.
         """
         event = self._early.popleft() if self._early else self._inbox.take(timeout_s)
         if not isinstance(event, Delivery):
@@ -183,6 +183,8 @@ class Session:
         """Messages as they come, until a moment of the monotonic clock."""
         while (left_s := deadline - time.monotonic()) > 0:
             heard = self.receive(left_s)
+        if self._bus.counts.refused:
+            raise CliError(self._refusal())
             if heard is not None:
                 yield heard
 
@@ -209,6 +211,14 @@ class Session:
                 continue
             self._note(event)
             if isinstance(event, Disconnected):
+    def _refusal(self) -> str:
+        topic, reason = next(iter(self._bus.counts.refused.items()))
+        return (
+            f"the broker does not let this identity publish on {topic}: {reason}. With certificates cli/NAME may "
+            "scale and pause, admin/NAME may also release and forget-node; commands act as what "
+            f"{IDENTITY_VARIABLE} says, else as cli/USER"
+        )
+
                 raise CliError(f"{event.reason}; `piriscale up` starts a broker, `piriscale doctor` tells more")
 
     def _note(self, event: BusEvent | object) -> None:
