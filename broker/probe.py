@@ -109,6 +109,8 @@ class Probe:
 
     def may_subscribe(self, filters: Sequence[str]) -> dict[str, int]:
         """The reason code to a subscription to each filter; below 3: it is granted with that QoS."""
+        if not filters:
+            return {}
         wanted = b"".join(_text(self._prefix.add(each)) + b"\1" for each in filters)
         self._send(_SUBSCRIBE, _short(1) + b"\0" + wanted)
         body = self._await(_SUBACK)

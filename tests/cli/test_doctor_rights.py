@@ -5,12 +5,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from broker.access import COMPONENTS, Principal, acl_text
+from broker.certificates import BenchAuthority
 from broker.configuration import MosquittoConfiguration
 from components.cli.assembly import ROLES
 from components.cli.connection import options_of
 from components.cli.doctor.finding import Finding, Level
-from components.cli.doctor.rights import ask, judge, roles_of
-from components.settings import BrokerSettings, NodeAgentSettings, Settings
+from components.cli.doctor.rights import Need, ask, identity_of, judge, need_of
+from components.settings import BrokerSettings, NodeAgentSettings, Settings, TlsSettings
 from schemas.topics import TOPICS, Role
 from tests.cli.findings import all_ok, only_wrong
 from tests.fixtures.broker import RunningBroker, running_broker
@@ -37,8 +41,8 @@ def settings_of(broker: RunningBroker, username: str | None = None, prefix: str 
 
 
 def check(settings: Settings) -> list[Finding]:
-    roles = roles_of(settings.broker)
-    return judge(settings, roles, ask(settings, options_of(settings.broker), roles))
+    need = need_of(settings)
+    return judge(settings.broker, need, ask(options_of(settings.broker), need))
 
 
 def test_a_broker_that_allows_everything_is_fine(broker: RunningBroker) -> None:
@@ -102,7 +106,7 @@ def test_many_lacks_make_one_short_line() -> None:
     with broker_with("user nobody\ntopic read #\n") as broker:
         findings = check(settings_of(broker, "control-plane"))
 
-    assert len(findings) == len(roles_of(BrokerSettings(url="mqtt://x", username="control-plane")))
+    assert len(findings) == len((*ROLES, Role.CLI))
     agent = next(one for one in findings if "node_agent" in one.text)
     assert "and " in agent.text and " more" in agent.text
     assert len(agent.remedy) < 500
@@ -128,8 +132,8 @@ def test_a_subscription_that_is_refused_is_named() -> None:
         lines = (f"plugin {plugin}", f"plugin_opt_config_file {rules}")
         with running_broker(MosquittoConfiguration(extra=lines)) as guarded:
             settings = settings_of(guarded)
-            roles = (Role.MONITORING_SERVER,)
-            found = only_wrong(judge(settings, roles, ask(settings, options_of(settings.broker), roles)))
+            need = need_of(settings, [Role.MONITORING_SERVER])
+            found = only_wrong(judge(settings.broker, need, ask(options_of(settings.broker), need)))
 
     assert "monitoring_server must: subscribe to metrics/+/node" in found.text
     assert "topic read metrics/+/node" in found.remedy
@@ -143,11 +147,48 @@ def test_a_broker_without_qos_2_cannot_be_asked_and_that_is_said() -> None:
     assert "no QoS 2" in found.text
 
 
-def test_a_user_is_taken_for_the_component_it_is_named_after() -> None:
-    def named(username: str | None) -> tuple[Role, ...]:
-        return roles_of(BrokerSettings(url="mqtt://x", username=username))
+def named(username: str | None) -> Need:
+    broker = BrokerSettings(url="mqtt://x", username=username)
+    return need_of(Settings(broker=broker, node_agent=NodeAgentSettings(node="here")))
 
-    assert named("resource-manager") == (Role.RESOURCE_MANAGER,)
-    assert named("node_agent/hpc-1") == named("node-agent-hpc-1") == (Role.NODE_AGENT,)
-    assert Role.CLI in named(None)
-    assert named("control-plane") == named(None) == (*ROLES, Role.CLI)
+
+def test_a_user_is_taken_for_the_component_it_is_named_after() -> None:
+    assert named("resource-manager") == Need((Role.RESOURCE_MANAGER,), "here")
+    assert named("node_agent/hpc-7") == Need((Role.NODE_AGENT,), "hpc-7")
+    assert named("node-agent-hpc-7") == Need((Role.NODE_AGENT,), "here")
+    assert named("admin/alice") == named("cli/bob") == Need((Role.CLI,), "here")
+    assert named("bridge/v7").roles == named("application/hpc-1").roles == ()
+    assert named("control-plane") == named(None) == Need((*ROLES, Role.CLI), "here")
+
+
+IDENTITIES = (*COMPONENTS, "node_agent/hpc-1", "cli/alice", "admin/bob")
+
+
+@pytest.mark.parametrize("identity", IDENTITIES)
+def test_no_identity_is_reproached_under_the_rights_that_we_give_it(rules: RunningBroker, identity: str) -> None:
+    assert all_ok(check(settings_of(rules, identity)))
+
+
+@pytest.fixture(scope="module")
+def rules() -> Iterator[RunningBroker]:
+    """A broker with the ACL of `piriscale broker-config`, for every kind of identity."""
+    with broker_with(acl_text(Principal.parse(identity) for identity in IDENTITIES)) as running:
+        yield running
+
+
+def test_an_identity_is_reproached_for_what_it_needs_of_another(rules: RunningBroker) -> None:
+    settings = settings_of(rules, "cli/alice")
+    need = need_of(settings, [Role.POLICY_MANAGER])
+
+    found = only_wrong(judge(settings.broker, need, ask(options_of(settings.broker), need)))
+
+    assert "user cli/alice may not do what policy_manager must: publish perf/outcome" in found.text
+
+
+def test_the_name_in_a_certificate_goes_before_that_of_the_user(tmp_path: Path) -> None:
+    issued = BenchAuthority(tmp_path).issue(Principal.parse("node_agent/hpc-7"))
+    tls = TlsSettings(
+        ca_file=issued.folder / "ca.pem", cert_file=issued.folder / "cert.pem", key_file=issued.folder / "key.pem"
+    )
+
+    assert identity_of(BrokerSettings(url="mqtts://x", tls=tls, username="somebody")) == "node_agent/hpc-7"

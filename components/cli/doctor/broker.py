@@ -15,7 +15,7 @@ from components.cli.doctor.finding import Finding, Level, note, ok, wrong
 from components.cli.doctor.fleet import check_fleet
 from components.cli.doctor.losses import check_losses
 from components.cli.doctor.mosquitto_conf import check_configuration
-from components.cli.doctor.rights import ask, judge, roles_of
+from components.cli.doctor.rights import Need, ask, judge, need_of
 from components.cli.errors import UsageError
 from components.settings import BrokerSettings, Settings
 from components.shell.inbox import Inbox
@@ -28,7 +28,7 @@ OTHERS_WITHIN_S: Final = 12.0
 _HANGS: Final = "see the broker's log: it hangs, or is overloaded"
 
 
-def check_broker(settings: Settings, roles: Sequence[Role] | None = None) -> list[Finding]:
+def check_broker(settings: Settings, roles: Sequence[Role] = ()) -> list[Finding]:
     """The connection, and when it stands all that the broker would do to us, and who is on it.
 
     `roles`: whose rights are needed, if not those that the user's name tells.
@@ -36,24 +36,25 @@ def check_broker(settings: Settings, roles: Sequence[Role] | None = None) -> lis
     findings = check_connection(settings.broker)
     if any(finding.level is not Level.OK for finding in findings):
         return findings
-    options = options_of(settings.broker)
+    options, need = options_of(settings.broker), need_of(settings, roles)
     return findings + run_all(
         [
-            Check("rights", lambda: _check_dealings(settings, options, roles), DEALINGS_WITHIN_S, _HANGS),
+            Check("rights", lambda: _check_dealings(settings.broker, options, need), DEALINGS_WITHIN_S, _HANGS),
             Check("storing", lambda: check_configuration(options.host, options.port), OTHERS_WITHIN_S, _HANGS),
-            Check("agents", lambda: check_fleet(settings.broker), OTHERS_WITHIN_S, _HANGS),
+            Check("agents", lambda: check_fleet(settings.broker, need), OTHERS_WITHIN_S, _HANGS),
         ]
     )
 
 
-def _check_dealings(settings: Settings, options: BrokerOptions, roles: Sequence[Role] | None) -> list[Finding]:
+def _check_dealings(settings: BrokerSettings, options: BrokerOptions, need: Need) -> list[Finding]:
     """What it lets us say and hear, and then, on a topic that it lets us write, what it would lose."""
-    roles = roles or roles_of(settings.broker)
+    if not need.roles:
+        return check_losses(options, None)
     try:
-        answers = ask(settings, options, roles)
+        answers = ask(options, need)
     except OSError as error:
         return [wrong("rights", f"cannot be asked for: {error}", "see the broker's log")]
-    return [*judge(settings, roles, answers), *check_losses(options, answers.writable)]
+    return [*judge(settings, need, answers), *check_losses(options, answers.writable)]
 
 
 def check_connection(settings: BrokerSettings) -> list[Finding]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from components.cli.connection import Heard, Session, subscriptions_to
 from components.cli.doctor.finding import Finding, note, ok, wrong
+from components.cli.doctor.rights import Need
 from components.cli.errors import CliError
 from components.settings import BrokerSettings
 from schemas.enums import ConnectionState
@@ -23,7 +24,7 @@ from schemas.metrics import NodeMetrics
 from schemas.node import NodeInfo, NodeSnapshot, StatusReply, StatusRequest
 from schemas.operations import ComponentStatus
 from schemas.resources import ValidateReply, ValidateRequest
-from schemas.topics import Role
+from schemas.topics import Role, topic_of
 
 AGENTS: Final = "agents"
 CLOCKS: Final = "clocks"
@@ -101,8 +102,8 @@ class Fleet:
             self.offsets_ms[f"node {message.node}"].append(message.ts - now_ms)
 
 
-def check_fleet(settings: BrokerSettings, listen_s: float = LISTEN_S) -> list[Finding]:
-    """Listen for a while, and judge."""
+def check_fleet(settings: BrokerSettings, need: Need, listen_s: float = LISTEN_S) -> list[Finding]:
+    """Listen for a while, and judge; silence only of what `need` is to hear."""
     fleet = Fleet()
     try:
         with Session(settings, subscriptions_to(*_HEARD)) as session:
@@ -113,7 +114,7 @@ def check_fleet(settings: BrokerSettings, listen_s: float = LISTEN_S) -> list[Fi
                 fleet.hear(heard, _now_ms())
     except CliError as error:
         return [note(AGENTS, f"the running system cannot be looked at: {error}", "see the findings on the broker")]
-    return [*judge_agents(fleet), *judge_clocks(fleet)]
+    return [*judge_agents(fleet, need), *judge_clocks(fleet)]
 
 
 def _ask(session: Session, fleet: Fleet) -> None:
@@ -124,11 +125,11 @@ def _ask(session: Session, fleet: Fleet) -> None:
     session.publish(ValidateRequest(id=nobody, node=nobody, workload_id=nobody))
 
 
-def judge_agents(fleet: Fleet) -> Iterator[Finding]:
+def judge_agents(fleet: Fleet, need: Need) -> Iterator[Finding]:
     """Names used twice, and agents of which nothing is heard."""
     troubled = False
     for node, agent in sorted(fleet.agents.items()):
-        found = list(_judge_agent(node, agent))
+        found = list(_judge_agent(node, agent, need))
         troubled = troubled or bool(found)
         yield from found
     if not fleet.agents:
@@ -137,7 +138,7 @@ def judge_agents(fleet: Fleet) -> Iterator[Finding]:
         yield ok(AGENTS, f"{', '.join(sorted(fleet.agents))}: one each, and all that is to be heard is heard")
 
 
-def _judge_agent(node: str, agent: Agent) -> Iterator[Finding]:
+def _judge_agent(node: str, agent: Agent, need: Need) -> Iterator[Finding]:
     remedy = f"give each machine's agent a node name of its own: node_agent.node; one of them keeps {node}"
     if agent.boots != sorted(agent.boots) or _two_machines(agent):
         yield wrong(AGENTS, f"two agents call themselves {node}: what one says, the other contradicts", remedy)
@@ -147,7 +148,7 @@ def _judge_agent(node: str, agent: Agent) -> Iterator[Finding]:
             "name take over from each other, or one crashes"
         )
         yield wrong(AGENTS, text, f"{remedy}; or see its log")
-    if agent.ready and (silent := _silent(node, agent)):
+    if agent.ready and (silent := _silent(node, agent, need)):
         text = f"the agent of {node} is ready, but nothing comes of {', '.join(silent)}"
         yield note(
             AGENTS, text, "it hangs (see its log), or this user may not read that (Mosquitto does not say so)"
@@ -160,13 +161,10 @@ def _two_machines(agent: Agent) -> bool:
     return any(not first & second for first, second in pairwise(seen))
 
 
-def _silent(node: str, agent: Agent) -> list[str]:
-    topics = {
-        NodeInfo: f"node/{node}/info",
-        NodeSnapshot: f"node/{node}/actual",
-        NodeMetrics: f"metrics/{node}/node",
-    }
-    return [topic for kind, topic in topics.items() if kind not in agent.heard]
+def _silent(node: str, agent: Agent, need: Need) -> list[str]:
+    """Topics of a node that say nothing, though its agent always says them."""
+    expected = [topic_of(kind) for kind in (NodeInfo, NodeSnapshot, NodeMetrics) if kind not in agent.heard]
+    return [topic.address({"node": node}) for topic in expected if need.hears(topic)]
 
 
 def judge_clocks(fleet: Fleet) -> Iterable[Finding]:

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from cryptography import x509
+
+from broker.access import Person, Principal
 from broker.options import BrokerOptions
 from broker.probe import REFUSED_FROM, Probe, ask_to_publish
 from components.cli.assembly import ROLES
@@ -25,11 +28,48 @@ PROBE_BODY: Final = b'{"note": "a question of piriscale doctor, to be ignored"}'
 LISTED_MAX: Final = 6
 
 
-def roles_of(settings: BrokerSettings) -> tuple[Role, ...]:
-    """Whose rights this user needs: those of the component that the user is named after, else everybody's."""
-    name = re.sub("[-/]", "_", settings.username or "")
-    named = tuple(role for role in (*ROLES, Role.CLI) if name == role or name.startswith(f"{role}_"))
-    return named or (*ROLES, Role.CLI)
+@dataclass(frozen=True)
+class Need:
+    """Whose rights this user needs, and for which node."""
+
+    roles: tuple[Role, ...]
+    node: str
+
+    def hears(self, topic: Topic) -> bool:
+        """Whether any of them is to hear a topic; people and the tap hear everything."""
+        return any(role in topic.readers or role in (Role.CLI, Role.DEBUG_TAP) for role in self.roles)
+
+
+def need_of(settings: Settings, roles: Sequence[Role] = ()) -> Need:
+    """What the identity says that this user is, unless `roles` are given; for other names everybody's rights."""
+    node = settings.node_agent.node
+    if roles:
+        return Need(tuple(roles), node)
+    name = identity_of(settings.broker)
+    try:
+        principal = Principal.parse(name)
+    except ValueError:
+        plain = re.sub("[-/]", "_", name)
+        named = tuple(role for role in (*ROLES, Role.CLI) if plain == role or plain.startswith(f"{role}_"))
+        return Need(named or (*ROLES, Role.CLI), node)
+    match principal.kind:
+        case Role.NODE_AGENT:
+            return Need((Role.NODE_AGENT,), principal.scope[0])
+        case Person.ADMIN:
+            return Need((Role.CLI,), node)
+        case Person.BRIDGE | Role.APPLICATION:
+            return Need((), node)  # neither runs anything of ours
+        case role:
+            return Need((role,), node)
+
+
+def identity_of(settings: BrokerSettings) -> str:
+    """The name by which the broker's ACL knows us: of the certificate, else of the user; empty: none."""
+    if settings.tls is not None and settings.tls.cert_file is not None:
+        certificate = x509.load_pem_x509_certificate(settings.tls.cert_file.read_bytes())
+        for attribute in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME):
+            return str(attribute.value)
+    return settings.username or ""
 
 
 @dataclass(frozen=True)
@@ -46,29 +86,30 @@ class Answers:
         return next((topic for topic, code in self.said.items() if code < REFUSED_FROM), None)
 
 
-def ask(settings: Settings, options: BrokerOptions, roles: Sequence[Role]) -> Answers:
+def ask(options: BrokerOptions, need: Need) -> Answers:
     """Ask the broker. Raises OSError when it does not answer."""
-    node = settings.node_agent.node
     client_id = f"piriscale-doctor-{uuid.uuid4().hex[:8]}"
-    topics = list(dict.fromkeys(topic for role in roles for topic in _addresses(role, node)))
-    filters = list(dict.fromkeys(one for role in roles for one in _filters(role, node)))
+    topics = list(dict.fromkeys(topic for role in need.roles for topic in _addresses(role, need.node)))
+    filters = list(dict.fromkeys(one for role in need.roles for one in _filters(role, need.node)))
     with Probe(options, client_id, ANSWER_WITHIN_S) as probe:
         heard = probe.may_subscribe(filters)
     return Answers(ask_to_publish(options, client_id, topics, PROBE_BODY, ANSWER_WITHIN_S), heard)
 
 
-def judge(settings: Settings, roles: Sequence[Role], answers: Answers) -> list[Finding]:
+def judge(settings: BrokerSettings, need: Need, answers: Answers) -> list[Finding]:
     """One finding for each role that lacks rights; one in all when none does."""
-    found = [_judge(role, settings.broker, settings.node_agent.node, answers) for role in roles]
+    name = identity_of(settings)
+    user = f"user {name}" if name else "an anonymous client"
+    found = [_judge(role, user, settings.topic_prefix, need.node, answers) for role in need.roles]
     lacking = [one for one in found if one is not None]
     if not answers.said:
         text = "what may be said cannot be asked without an effect: the broker has no QoS 2"
         lacking.append(note(AREA, text, "see the broker's log for refused messages"))
-    whose = "every component and the command line" if len(roles) > 1 else str(roles[0])
-    return lacking or [ok(AREA, f"{_user(settings.broker)} may say and subscribe to what {whose} must")]
+    whose = "every component and the command line" if len(need.roles) > 1 else str(need.roles[0])
+    return lacking or [ok(AREA, f"{user} may say and subscribe to what {whose} must")]
 
 
-def _judge(role: Role, settings: BrokerSettings, node: str, answers: Answers) -> Finding | None:
+def _judge(role: Role, user: str, topic_prefix: str, node: str, answers: Answers) -> Finding | None:
     """What a role lacks; None: nothing."""
     unsaid = [topic for topic in _addresses(role, node) if answers.said.get(topic, 0) >= REFUSED_FROM]
     unheard = [one for one in _filters(role, node) if answers.heard[one] >= REFUSED_FROM]
@@ -76,18 +117,13 @@ def _judge(role: Role, settings: BrokerSettings, node: str, answers: Answers) ->
         return None
     parts = [f"publish {_list(unsaid)}"] if unsaid else []
     parts += [f"subscribe to {_list(unheard)}"] if unheard else []
-    prefix = f"{settings.topic_prefix}/" if settings.topic_prefix else ""
+    prefix = f"{topic_prefix}/" if topic_prefix else ""
     lines = [f"topic write {prefix}{one}" for one in unsaid] + [f"topic read {prefix}{one}" for one in unheard]
-    who = f"user {settings.username}" if settings.username else "anonymous clients"
     return wrong(
         AREA,
-        f"{_user(settings)} may not do what {role} must: {' and '.join(parts)}",
-        f"allow it in the broker's ACL and reload it; in Mosquitto's acl_file, for {who}: {_list(lines)}",
+        f"{user} may not do what {role} must: {' and '.join(parts)}",
+        f"write the broker's ACL anew (piriscale broker-config), or allow it there for {user}: {_list(lines)}",
     )
-
-
-def _user(settings: BrokerSettings) -> str:
-    return f"user {settings.username}" if settings.username else "an anonymous client"
 
 
 def _list(texts: Sequence[str]) -> str:
