@@ -15,6 +15,8 @@ from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
 
 EVERYTHING_OF_DEBUG: Final = f"{DEBUG_PREFIX}#"
 BROKER_STATISTICS: Final = "$SYS/#"
+BROKER_DROPPED: Final = "$SYS/broker/publish/messages/dropped"
+"""How many messages the broker took and then dropped, since it was started; for a metric."""
 MAIN: Final = "main"
 """Instance of every component that there is once."""
 
@@ -47,8 +49,8 @@ _SCOPES: Final[dict[Kind, tuple[str, ...]]] = {
 COMPONENTS: Final[tuple[Role, ...]] = _ONCE
 """Identities of the components that there are once."""
 
-_OBSERVERS: Final[frozenset[Kind]] = frozenset({Role.DEBUG_TAP, Role.CLI, Person.ADMIN})
-"""Who hears everything: the debug tap repeats it, people look for what is wrong."""
+_OBSERVERS: Final[frozenset[Kind]] = frozenset({Role.DEBUG_TAP, Role.DASHBOARD, Role.CLI, Person.ADMIN})
+"""Who hears everything: the debug tap repeats it, the web page shows it, people look for what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,10 @@ def rights_of(principal: Principal) -> Rights:
     heard = [_of_node(topic, principal) for topic in TOPICS if kind in topic.readers or kind in _OBSERVERS]
     if kind is Role.DEBUG_TAP:
         said.append(EVERYTHING_OF_DEBUG)
-    elif kind in _OBSERVERS:
+    elif kind in (Role.CLI, Person.ADMIN):
         heard += [EVERYTHING_OF_DEBUG, BROKER_STATISTICS]
+    elif kind is Role.MONITORING_SERVER:
+        heard.append(BROKER_DROPPED)
     return Rights(tuple(said), tuple(heard))
 
 

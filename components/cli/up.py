@@ -11,6 +11,7 @@ from broker.access import component_identity
 from broker.configuration import MosquittoConfiguration
 from broker.mosquitto import BrokerError, ManagedBroker
 from broker.options import BrokerOptions
+from broker.statistics import BrokerStatistics
 from components.cli.assembly import OPTIONAL, builder_of, place_of, role_of, roles_of
 from components.cli.connection import connector_for, options_of
 from components.cli.errors import EXIT_FAILURE, EXIT_OK, CliError, UsageError
@@ -19,6 +20,7 @@ from components.settings import Settings, state_directory
 from components.shell.http import PortTakenError
 from components.shell.logs import start_logging
 from components.shell.run import Process
+from components.shell.shell import client_id_of
 from components.shell.status import version
 from schemas.topics import Role
 
@@ -73,6 +75,8 @@ def _serve(
     """Build, start, wait for the end, stop. Without an optional component that cannot be built it goes on."""
     roles = tuple(roles)
     options = options_of(settings.broker, component_identity(roles[0], settings.node_agent.node))
+    watches = metrics_port is not None and Role.MONITORING_SERVER in roles
+    statistics = _statistics(settings) if watches else None
     try:
         process = Process(
             connector_for(settings.broker),
@@ -80,13 +84,14 @@ def _serve(
             wire=settings.broker.wire,
             metrics_port=metrics_port,
             metrics_host=settings.metrics.host,
+            statistics=statistics,
             also=lambda: f"broker: {managed.problem}" if managed and managed.problem else None,
         )
     except PortTakenError as error:
         raise CliError(str(error)) from error
     for role in roles:
         _add(process, role, settings, optional=role in optional)
-    with _signals_end(process):
+    with _signals_end(process), statistics or contextlib.nullcontext():
         _announce(process, settings, options, managed)
         process.start()
         why = process.wait()
@@ -95,6 +100,13 @@ def _serve(
     if why is not None:
         raise CliError(why)
     return EXIT_OK if clean else EXIT_FAILURE
+
+
+def _statistics(settings: Settings) -> BrokerStatistics:
+    """What the broker tells of itself, heard under MonitoringServer's identity."""
+    identity = component_identity(Role.MONITORING_SERVER, settings.node_agent.node)
+    client_id = client_id_of(Role.MONITORING_SERVER, "statistics", settings.broker.topic_prefix)
+    return BrokerStatistics(options_of(settings.broker, identity), client_id)
 
 
 def _add(process: Process, role: Role, settings: Settings, *, optional: bool) -> None:

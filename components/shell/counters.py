@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.bus import BusCounts
+from broker.statistics import BrokerStatistics
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -96,6 +97,23 @@ _ROWS: Final = (
 )
 
 
+class BrokerCollector:
+    """A Prometheus collector over what the broker tells of itself."""
+
+    def __init__(self, statistics: BrokerStatistics) -> None:
+        self._statistics = statistics
+
+    def collect(self) -> "Iterator[Metric]":
+        """One family; without a sample when the broker does not tell."""
+        from prometheus_client.core import CounterMetricFamily
+
+        yield CounterMetricFamily(
+            "piriscale_broker_dropped_messages",
+            "Messages that the broker took and then dropped, since it was started; Mosquitto alone tells",
+            self._statistics.dropped_messages,
+        )
+
+
 class ShellCollector:
     """A Prometheus collector over all components of this process."""
 
@@ -140,11 +158,13 @@ class ShellCollector:
                 yield from member.samples()
 
 
-def new_registry(shells: Iterable[Counted]) -> "CollectorRegistry":
-    """A registry of this process's components and of the process itself, apart from the global one."""
+def new_registry(shells: Iterable[Counted], statistics: BrokerStatistics | None = None) -> "CollectorRegistry":
+    """A registry of this process's components, its broker and itself, apart from the global one."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ShellCollector(shells))
+    if statistics is not None:
+        registry.register(BrokerCollector(statistics))
     ProcessCollector(registry=registry)
     return registry

@@ -5,6 +5,7 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from broker.statistics import BrokerStatistics
 from components.component import Component
 from components.shell.counters import new_registry
 from components.shell.http import LOOPBACK, HealthServer
@@ -32,6 +33,7 @@ class Process:
         wire: Wire = Wire.MSGPACK,
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
+        statistics: BrokerStatistics | None = None,
         also: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`metrics_port` 0 takes a free one, None serves nothing. `also` tells of trouble beside the components.
@@ -46,7 +48,9 @@ class Process:
         self._ends: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._http = None
         if metrics_port is not None:
-            self._http = HealthServer(metrics_port, new_registry(self.shells), self.problems, host=metrics_host)
+            self._http = HealthServer(
+                metrics_port, new_registry(self.shells, statistics), self.problems, host=metrics_host
+            )
 
     @property
     def metrics_port(self) -> int | None:
