@@ -11,6 +11,7 @@ IDENTITIES: Final = {
     "AC": "action_controller",
     "RM": "resource_manager",
     "TAP": "debug_tap",
+    "WEB": "dashboard",
     "A": "node_agent/a",
     "B": "node_agent/b",
     "ECU": "application/a",  # any application of node a
@@ -33,7 +34,7 @@ metrics/b/app/nav                   -           MS
 perf/degraded                       MS          PM
 perf/recovered                      MS          PM
 perf/outcome                        PM          MS
-scaling/action                      PM,CLI,ADM  AC
+scaling/action                      PM,CLI,ADM,WEB  AC
 scaling/status                      AC          PM
 resources/validate                  AC,CLI,ADM  RM
 resources/validate/reply            RM          AC
@@ -53,15 +54,16 @@ node/a/status/get                   RM,CLI,ADM  A
 node/b/status/get                   RM,CLI,ADM  B
 node/a/status/reply                 A           RM
 node/b/status/reply                 B           RM
-node/a/actual                       A,ADM       RM
-node/b/actual                       B,ADM       RM
-node/a/info                         A,ADM       RM,MS
-node/b/info                         B,ADM       RM,MS
+node/a/actual                       A,ADM       RM,MS
+node/b/actual                       B,ADM       RM,MS
+node/a/info                         A,ADM       RM,MS,AC
+node/b/info                         B,ADM       RM,MS,AC
 component/monitoring_server/main    MS,ADM      MS,PM,AC,RM,A,B
 component/policy_manager/main       PM,ADM      MS,PM,AC,RM,A,B
 component/action_controller/main    AC,ADM      MS,PM,AC,RM,A,B
 component/resource_manager/main     RM,ADM      MS,PM,AC,RM,A,B
 component/debug_tap/main            TAP,ADM     MS,PM,AC,RM,A,B
+component/dashboard/main            WEB,ADM     MS,PM,AC,RM,A,B
 component/node_agent/a              A,ADM       MS,PM,AC,RM,A,B
 component/node_agent/b              B,ADM       MS,PM,AC,RM,A,B
 component/node_agent/main           ADM         MS,PM,AC,RM,A,B
@@ -72,10 +74,11 @@ deadletter/action_controller        AC          -
 deadletter/resource_manager         RM          -
 deadletter/node_agent               A,B         -
 deadletter/debug_tap                TAP         -
+deadletter/dashboard                WEB         -
 """
 
-OBSERVERS: Final = frozenset({"TAP", "CLI", "ADM"})
-"""People and the debug tap hear all of the above."""
+OBSERVERS: Final = frozenset({"TAP", "WEB", "CLI", "ADM"})
+"""People, the web page and the debug tap hear all of the above."""
 
 BESIDES: Final = """
 debug/scaling/action                TAP         CLI,ADM
