@@ -68,7 +68,7 @@ class Enforced:
     unchangeable: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Limits that cannot be changed for this container, and why, with the remedy."""
     peak_bytes: int = 0
-    """The most of `memory_bytes` seen of late; 0: not looked at before."""
+    """The most of it that was needed of late, as far as is known; 0: not known."""
 
     @property
     def memory_used(self) -> int:

@@ -135,6 +135,10 @@ class TestUnified:
         assert (enforced.memory_bytes, enforced.memory_used) == (70 * MIB, 70)
         assert enforced.cpu_time_us == 5_000_000
 
+    def test_the_most_that_was_in_use_before_the_first_look_is_needed(self, tmp_path: Path) -> None:
+        reader = crun_with_systemd(tmp_path, {"memory__peak": str(200 * MIB)}, {}).reader()
+        assert reader.read(CONTAINER).memory_needed == 200 - 30
+
     def test_max_is_unlimited(self, tmp_path: Path) -> None:
         limits = crun_with_systemd(tmp_path, {}, {}).reader().read(CONTAINER).limits
         assert (limits.cpu_limit, limits.memory_limit) == (None, None)
@@ -242,6 +246,11 @@ class TestHybrid:
         enforced = tree.reader().read(CONTAINER)
         assert (enforced.limits.cpu_limit, enforced.limits.memory_limit, enforced.period_us) == (1500, 128, 50_000)
         assert (enforced.memory_used, enforced.cpu_time_us) == (60, 7_000_000)
+
+    def test_the_most_that_was_in_use_before_the_first_look_is_needed(self, tmp_path: Path) -> None:
+        tree = hybrid(tmp_path)
+        tree.cgroup(f"memory/{self.PATH}", memory__max_usage_in_bytes=str(200 * MIB))
+        assert tree.reader().read(CONTAINER).memory_needed == 200 - 40
 
     def test_the_lowest_of_all_levels_binds(self, tmp_path: Path) -> None:
         tree = hybrid(tmp_path)

@@ -15,6 +15,7 @@ SHRINK = Job(COLUMN, "shrink", (str(ATTEMPTS), "1"))
 @pytest.mark.parametrize("job", [pytest.param(SHRINK, id=COLUMN.name)])
 def test_lowering_the_limit_of_a_container_whose_use_moves_kills_nothing(fleet: Fleet, job: Job) -> None:
     found = fleet.result(job)
+    print(found)
     assert found["kills"] == []
 
 

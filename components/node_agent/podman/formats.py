@@ -5,6 +5,7 @@ from types import MappingProxyType
 from typing import Final, Protocol
 
 from components.node_agent.podman.cgroups import read_text
+from components.node_agent.podman.peaks import MemoryUse
 from components.node_agent.podman.weights import Weights
 from components.node_agent.runtime import DEFAULT_PERIOD_US
 from schemas.limits import CPU_SHARES_MAX, CPU_SHARES_MIN
@@ -29,8 +30,8 @@ class CgroupFiles(Protocol):
     def memory_and_swap(self, directory: str) -> tuple[int | None, bool]:
         """Limit of memory and swap together, and whether the kernel accounts for swap at all."""
 
-    def memory_used(self, directory: str) -> int:
-        """Memory in use, without the inactive page cache, as kubelet's working set."""
+    def memory_use(self, directory: str) -> MemoryUse:
+        """Memory in use; the inactive page cache counts as droppable, as in kubelet's working set."""
 
     def cpu_time_us(self, directory: str) -> int:
         """CPU time used since the cgroup was made."""
@@ -67,9 +68,11 @@ class _V1:
         text = _text(f"{directory}/memory.memsw.limit_in_bytes")
         return (None, False) if text is None else (_bounded(text), True)
 
-    def memory_used(self, directory: str) -> int:
+    def memory_use(self, directory: str) -> MemoryUse:
         used = int(read_text(f"{directory}/memory.usage_in_bytes"))
-        return max(0, used - _field(read_text(f"{directory}/memory.stat"), "total_inactive_file"))
+        droppable = _field(read_text(f"{directory}/memory.stat"), "total_inactive_file")
+        highest = int(_text(f"{directory}/memory.max_usage_in_bytes") or 0)
+        return MemoryUse(max(0, used - droppable), droppable, highest)
 
     def cpu_time_us(self, directory: str) -> int:
         return int(read_text(f"{directory}/cpuacct.usage")) // 1000
@@ -108,9 +111,11 @@ class _V2:
         swap = _unless_max(text)
         return (None if swap is None else swap + (self.memory(directory) or 0)), text is not None
 
-    def memory_used(self, directory: str) -> int:
+    def memory_use(self, directory: str) -> MemoryUse:
         used = int(_text(f"{directory}/memory.current") or 0)
-        return max(0, used - _field(_text(f"{directory}/memory.stat") or "", "inactive_file"))
+        droppable = _field(_text(f"{directory}/memory.stat") or "", "inactive_file")
+        highest = int(_text(f"{directory}/memory.peak") or 0)  # since Linux 5.19
+        return MemoryUse(max(0, used - droppable), droppable, highest)
 
     def cpu_time_us(self, directory: str) -> int:
         return _field(_text(f"{directory}/cpu.stat") or "", "usage_usec")

@@ -10,7 +10,7 @@ from typing import Final
 
 from components.node_agent.podman.cgroups import CgroupTree, Levels, Placement, read_text
 from components.node_agent.podman.formats import FORMATS
-from components.node_agent.podman.peaks import RecentPeaks
+from components.node_agent.podman.peaks import MemoryUse, RecentPeaks
 from components.node_agent.podman.weights import Weights
 from components.node_agent.runtime import (
     DEFAULT_PERIOD_US,
@@ -153,13 +153,13 @@ class KernelReader:
             cpu_shares=form.shares(cpu.own[0], container.id, self.weights) if cpu.own else None,
             cpuset_cpus=_first(form.cpuset, cpuset.own) or parents.cpuset_cpus,
         )
-        used, cpu_time = 0, 0
+        memory_use, cpu_time = MemoryUse(0), 0
         if cpu.own and memory.own:
-            used = form.memory_used(memory.own[-1])
+            memory_use = form.memory_use(memory.own[-1])
             cpu_time = form.cpu_time_us(placement.levels.get("cpuacct", cpu).own[-1])
         period = next((period for quota, period in quotas if quota), quotas[0][1] if quotas else DEFAULT_PERIOD_US)
-        peak = self._peaks.seen((container.id, container.pid), used, time.monotonic())
-        return Enforced(limits, parents, period, used, cpu_time, _unchangeable(placement), peak)
+        peak = self._peaks.seen((container.id, container.pid), memory_use, time.monotonic())
+        return Enforced(limits, parents, period, memory_use.used, cpu_time, _unchangeable(placement), peak)
 
 
 def _unchangeable(placement: Placement) -> dict[str, str]:

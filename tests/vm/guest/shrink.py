@@ -1,5 +1,7 @@
 """Lowers the memory limit of a container whose use moves, again and again; nothing in it may be killed by that.
 
+Begins as an agent does that was started a moment ago: without ever having looked at the container before.
+
 Prints JSON: python -m tests.vm.guest.shrink URL IMAGE ATTEMPTS SEED
 """
 
@@ -13,15 +15,14 @@ from typing import Any, Final
 
 from schemas.enums import Reason
 from tests.vm.guest.bench import Bench, KernelView, resource_limits, run
+from tests.vm.guest.cells import wait_until
 
 ROOMY_MIB: Final = 256
 TARGETS_MIB: Final = range(16, 160)
-METRICS_INTERVAL_S: Final = 1.0
-"""The default of node_agent.metrics_interval_s."""
-LOOKS: Final = 20
 MOVER: Final = "mover"
 MOVES: Final = """
 while true; do
+    echo round
     for size in 4 48 16 64 8 32; do
         /bin/busybox dd if=/dev/zero of=/dev/null bs=${size}M count=1 2>/dev/null || echo killed
     done
@@ -35,7 +36,7 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
     view = bench.kernel(MOVER)
-    look_around(bench)
+    wait_until(lambda: bench.cli("logs", MOVER).count("round") > 1)  # a use never seen can be foreseen by nobody
     outcomes = Counter[str]()
     kills: list[str] = []
     seconds: list[float] = []
@@ -62,14 +63,6 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
         bench.remove(MOVER)
     seconds.sort()
     return {"outcomes": outcomes, "kills": kills, "median_s": seconds[len(seconds) // 2], "longest_s": seconds[-1]}
-
-
-def look_around(bench: Bench) -> None:
-    """Look at the container as the agent does for its metrics, which has run for a while when somebody lowers."""
-    container = bench.runtime.resolve(MOVER)
-    for _ in range(LOOKS):
-        bench.runtime.read(container)
-        time.sleep(METRICS_INTERVAL_S)
 
 
 def kills_in(view: KernelView) -> int | None:
