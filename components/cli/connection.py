@@ -131,6 +131,8 @@ class Session:
             Identity(client_id, tuple(subscriptions)), self._inbox.deliver
         )
         self.connected = False
+        self.problem = ""
+        """Why there is no connection, when there is none."""
 
     def __enter__(self) -> Self:
         """Connect. Raises CliError when that is not possible."""
@@ -149,6 +151,11 @@ class Session:
         self._bus.stop()
 
     @property
+    def broker(self) -> str:
+        """Where it connects to, in words."""
+        return str(self._options)
+
+    @property
     def dropped(self) -> int:
         """Messages that came faster than they were read, and were lost."""
         return self._bus.counts.dropped_in
@@ -157,6 +164,10 @@ class Session:
     def refused(self) -> int:
         """Publications that the broker refused."""
         return self._bus.counts.negative_acks
+
+    def wake(self) -> None:
+        """Let `receive` return now, from any thread."""
+        self._inbox.put(None)
 
     def publish(self, message: Message) -> None:
         """Send a message, stamped with what its author left out."""
@@ -172,6 +183,8 @@ class Session:
 
         Raises CliError when the connection is lost for good, or the broker refused what was published.
         """
+        if self._bus.counts.refused:
+            raise CliError(self._refusal())
         event = self._early.popleft() if self._early else self._inbox.take(timeout_s)
         if not isinstance(event, Delivery):
             self._note(event)
@@ -183,8 +196,6 @@ class Session:
         """Messages as they come, until a moment of the monotonic clock."""
         while (left_s := deadline - time.monotonic()) > 0:
             heard = self.receive(left_s)
-        if self._bus.counts.refused:
-            raise CliError(self._refusal())
             if heard is not None:
                 yield heard
 
@@ -200,6 +211,14 @@ class Session:
                 quiet_from = time.monotonic() + QUIET_S
             yield heard
 
+    def _refusal(self) -> str:
+        topic, reason = next(iter(self._bus.counts.refused.items()))
+        return (
+            f"the broker does not let this identity publish on {topic}: {reason}. With certificates cli/NAME may "
+            "scale and pause, admin/NAME may also release and forget-node; commands act as what "
+            f"{IDENTITY_VARIABLE} says, else as cli/USER"
+        )
+
     def _connect(self) -> None:
         deadline = time.monotonic() + CONNECT_WITHIN_S
         while not self.connected:
@@ -211,14 +230,6 @@ class Session:
                 continue
             self._note(event)
             if isinstance(event, Disconnected):
-    def _refusal(self) -> str:
-        topic, reason = next(iter(self._bus.counts.refused.items()))
-        return (
-            f"the broker does not let this identity publish on {topic}: {reason}. With certificates cli/NAME may "
-            "scale and pause, admin/NAME may also release and forget-node; commands act as what "
-            f"{IDENTITY_VARIABLE} says, else as cli/USER"
-        )
-
                 raise CliError(f"{event.reason}; `piriscale up` starts a broker, `piriscale doctor` tells more")
 
     def _note(self, event: BusEvent | object) -> None:
@@ -226,6 +237,7 @@ class Session:
             self.connected = True
         elif isinstance(event, Disconnected):
             self.connected = False
+            self.problem = event.reason
             if event.fatal:
                 raise CliError(event.reason)
 

@@ -1,17 +1,13 @@
 """The command line: what there is, and how it is called. Each command imports its work when it runs."""
 
-import errno
 import io
-import logging
-import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, CliError, UsageError
+from components.cli.invocation import Config, Json, LogJson, LogLevel, Node, Workload, end_with, run_with
 from components.cli.security import declare_security
 
 if TYPE_CHECKING:
@@ -25,19 +21,6 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Scales CPU and memory of running containers, verified against the kernel.",
 )
-
-Config = Annotated[Path | None, typer.Option("--config", "-c", metavar="FILE", help="Configuration (TOML).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
-Node = Annotated[
-    str | None, typer.Option("--node", "-n", help="Its node; may be left out when exactly one is known.")
-]
-LogLevel = Annotated[str, typer.Option(help="debug, info, warning or error.")]
-LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON, one object a line.")]
-Workload = Annotated[str, typer.Argument(help="Exact name of the container, or its full id.")]
-
-
-_DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What writing the output may end with. (Databases say it in words of their own, as StorageError.)"""
 
 
 def _version(wanted: bool) -> None:
@@ -68,44 +51,6 @@ def _common(
     context.obj = config
 
 
-def _run(context: typer.Context, config: Path | None, work: "Callable[[Settings], int]") -> NoReturn:
-    """Load the configuration, do the work, and end with its exit code."""
-    _end_with(lambda: work(_settings(config or context.obj)))
-
-
-def _end_with(work: Callable[[], int]) -> NoReturn:
-    """Do the work and end with its exit code; errors are one line on stderr."""
-    if not logging.getLogger().handlers:  # unless the work starts logging, the error says enough
-        logging.getLogger().addHandler(logging.NullHandler())
-    try:
-        code = work()
-        sys.stdout.flush()
-    except CliError as error:
-        print(f"piriscale: {error}", file=sys.stderr)
-        code = error.code
-    except KeyboardInterrupt:
-        code = EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
-    except OSError as error:
-        if error.errno not in _DISK_FULL:
-            raise
-        print(f"piriscale: the output cannot be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = EXIT_FAILURE
-    raise typer.Exit(code)
-
-
-def _settings(path: Path | None) -> "Settings":
-    from components.settings import SettingsError, load_settings
-
-    try:
-        return load_settings(path)
-    except SettingsError as error:
-        raise UsageError(str(error)) from error
-
-
 @app.command()
 def up(
     context: typer.Context, config: Config = None, log_level: LogLevel = "info", log_json: LogJson = False
@@ -117,7 +62,7 @@ def up(
 
         return run_all(settings, log_level=log_level, log_json=log_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -145,7 +90,7 @@ def run(
 
         return run_one(settings, component, metrics_port, log_level=log_level, log_json=log_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -180,7 +125,7 @@ def scale(
         )
         return follow(settings, wanted, as_json=as_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -192,7 +137,22 @@ def status(context: typer.Context, config: Config = None, as_json: Json = False)
 
         return show_status(settings, as_json=as_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
+
+
+@app.command()
+def watch(context: typer.Context, config: Config = None, as_json: Json = False) -> None:
+    """Watch the whole system live; ? shows the keys.
+
+    Without a terminal, or with --json, one line for each change.
+    """
+
+    def work(settings: "Settings") -> int:
+        from components.cli.watch import watch as follow
+
+        return follow(settings, as_json=as_json)
+
+    run_with(context, config, work)
 
 
 @app.command()
@@ -212,7 +172,7 @@ def history(
 
         return show_history(settings, limit, as_json=as_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 Scope = Annotated[str | None, typer.Option(help="Only this one.")]
@@ -238,7 +198,7 @@ def _control(
 
         return control(settings, paused=paused, node=node, workload=workload)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -253,7 +213,7 @@ def release(context: typer.Context, workload: Workload, node: Node = None, confi
 
         return let_go(settings, workload, node)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -270,7 +230,7 @@ def forget_node(
 
         return forget(settings, node, force=force)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -290,7 +250,7 @@ def tail(
 
         return follow(settings, pattern, as_json=as_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 Rights = Annotated[list[str] | None, typer.Option(help="Whose rights on the broker to see; may be repeated.")]
@@ -308,7 +268,7 @@ def doctor(context: typer.Context, component: Rights = None, config: Config = No
 
         return examine(settings, component or (), as_json=as_json)
 
-    _run(context, config, work)
+    run_with(context, config, work)
 
 
 @app.command()
@@ -323,7 +283,7 @@ def schema(
 
         return show_schema(as_json=as_json, as_page=as_page)
 
-    _end_with(work)
+    end_with(work)
 
 
 @app.command()
@@ -340,10 +300,10 @@ def demo(
 
         return run_demo(json_output=as_json, simulated=simulated)
 
-    _end_with(work)
+    end_with(work)
 
 
-declare_security(app, _end_with)
+declare_security(app, end_with)
 
 
 def main() -> None:

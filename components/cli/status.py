@@ -9,12 +9,15 @@ from rich.text import Text
 
 from components.cli.connection import Session, subscriptions_to
 from components.cli.errors import EXIT_OK
+from components.cli.journals import add_journals
 from components.cli.screen import ago, console, styled, table
 from components.overview.attention import attention
-from components.overview.overview import HEARD, Overview
-from components.overview.words import describe, describe_actual
+from components.overview.overview import RETAINED, Overview
+from components.overview.words import describe, describe_actual, describe_amount, joined
 from components.settings import Settings
 from schemas.limits import Amount
+from schemas.operations import DeadLetter
+from schemas.scaling import ScalingStatus
 from schemas.topics import Role
 
 ATTENTION_MAX: Final = 20
@@ -28,9 +31,10 @@ def now_ms() -> int:
 def show_status(settings: Settings, *, as_json: bool) -> int:
     """Collect what is retained and show it. Returns the exit code."""
     seen = Overview()
-    with Session(settings.broker, subscriptions_to(*HEARD)) as session:
+    with Session(settings.broker, subscriptions_to(*RETAINED, ScalingStatus, DeadLetter)) as session:
         for heard in session.retained():
             seen.hear(heard.decoded, now_ms(), retained=heard.retained)
+    add_journals(seen, settings)
     if as_json:
         print(json.dumps(seen.document(), ensure_ascii=False), flush=True)
     else:
@@ -81,8 +85,9 @@ def _amount(amount: Amount) -> str:
 
 
 def _workloads(seen: Overview, screen: Console) -> None:
-    rows = table("NODE", "WORKLOAD", "STATE", "DESIRED", "ACTUAL", "SINCE", title="workloads")
+    rows = table("NODE", "WORKLOAD", "STATE", "DESIRED", "ACTUAL", "USE", "SINCE", title="workloads")
     for (node, name), state in sorted(seen.workloads.items()):
+        use = seen.uses.get((node, name))
         shown = Text(state.sync_state, styled(state.sync_state))
         if state.desired is None and state.generation == 0:
             shown = Text("not managed", "dim")
@@ -92,24 +97,29 @@ def _workloads(seen: Overview, screen: Console) -> None:
             shown,
             describe(state.desired),
             describe_actual(state.actual, state.desired),
+            describe_amount(use.amount) if use else "–",
             ago(state.since),
         )
     screen.print(rows if seen.workloads else "no workloads")
 
 
 def _actions(seen: Overview, screen: Console) -> None:
-    rows = table("ACTION", "NODE", "WORKLOAD", "STATE", "PHASE", "MESSAGE", title="actions seen just now")
-    for action in seen.actions.statuses():
-        state = action.outcome or action.state
+    rows = table("NODE", "WORKLOAD", "STATE", "PHASE", "SINCE", "TARGET", "MESSAGE", title="actions")
+    now = now_ms()
+    under_way = [*seen.actions.running(now), *seen.actions.waiting(now)]
+    for action in (*under_way, *seen.actions.ended()):
+        status = action.status
+        state = status.outcome or status.state
         rows.add_row(
-            action.action_id,
-            action.node,
-            action.workload_id,
+            status.node,
+            status.workload_id,
             Text(state, styled(state)),
-            action.phase,
-            action.message,
+            status.phase,
+            ago(action.began_ms, now),
+            describe(action.target),
+            joined(status.reason, status.message),
         )
-    screen.print(rows if seen.actions.statuses() else "no action was seen just now; see `piriscale history`")
+    screen.print(rows if rows.row_count else "no action is under way; see `piriscale history`")
 
 
 def _components(seen: Overview, screen: Console) -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.system import PROGRAM, Configuration
 
 COMMANDS = (
-    *("up", "run", "scale", "status", "history", "pause", "resume"),
+    *("up", "run", "scale", "status", "watch", "history", "pause", "resume"),
     *("release", "forget-node", "tail", "doctor", "schema", "demo"),
 )
 HEAVY = ("pydantic", "msgpack", "paho", "rich", "prometheus_client", "podman", "yaml", "schemas")

@@ -1,0 +1,101 @@
+"""Numbers and bars as they fit into columns."""
+
+from collections.abc import Callable
+from typing import Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.text import Text
+
+from components.cli.screen import printable
+
+ALLOCATED: Final = "█"
+RESERVED: Final = "▒"
+AVAILABLE: Final = "░"
+ASCII_OF: Final = {ALLOCATED: "#", RESERVED: "=", AVAILABLE: "."}
+
+STYLE_OF_BAR: Final = {ALLOCATED: "blue", RESERVED: "magenta", AVAILABLE: "green"}
+OVER_STYLE: Final = "bold red"
+
+
+def cores(millicores: int | None) -> str:
+    """Millicores as cores in at most 5 columns: "0.25", "2", "12.5", "128"; "∞" for no limit."""
+    if millicores is None:
+        return "∞"
+    whole = millicores / 1000
+    return f"{whole:.3g}" if whole < 100 else f"{whole:.0f}"
+
+
+def cores_used(millicores: int | None) -> str:
+    """Likewise, but with decimals that stand below each other: "0.25", "12.50", "128"."""
+    if millicores is None:
+        return "–"
+    return f"{millicores / 1000:.2f}" if millicores < 99_995 else f"{millicores / 1000:.0f}"
+
+
+def memory(mib: int | None) -> str:
+    """MiB in at most 5 columns: "256M", "1.5G", "13.2G", "2T"; "∞" for no limit."""
+    if mib is None:
+        return "∞"
+    for unit, size in (("T", 1024 * 1024), ("G", 1024)):
+        if mib >= size:
+            return f"{mib / size:.3g}{unit}" if mib < 1000 * size else f"{mib / size:.0f}{unit}"
+    return f"{mib}M"
+
+
+def seconds(milliseconds: float) -> str:
+    """A duration in at most 6 columns: "54 ms", "1.2 s", "42 s", "12 min", "3 h"."""
+    if milliseconds < 1000:
+        return f"{milliseconds:.0f} ms"
+    whole = milliseconds / 1000
+    if whole < 10:
+        return f"{whole:.1f} s"
+    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if whole < limit:
+            return f"{whole // divisor:.0f} {unit}"
+    return f"{whole // 86_400:.0f} d"
+
+
+def fit(text: str, width: int, *, right: bool = False) -> str:
+    """The text in exactly so many columns, cut with "…"; control characters escaped."""
+    shown = printable(text)
+    if cell_len(shown) > width:
+        return set_cell_size(shown, max(0, width - 1)) + "…" if width > 0 else ""
+    padding = " " * (width - cell_len(shown))
+    return padding + shown if right else shown + padding
+
+
+def bar(total: int, allocated: int, reserved: int, width: int) -> Text:
+    """How a node's capacity is divided: allocated, reserved, available. Red: more is promised than there is."""
+    text = Text()
+    if total <= 0:
+        return text.append(" " * width)
+    over = allocated + reserved > total
+    used = min(width, _cells(allocated, total, width))
+    kept = min(width - used, _cells(reserved, total, width))
+    text.append(ALLOCATED * used, OVER_STYLE if over else STYLE_OF_BAR[ALLOCATED])
+    text.append(RESERVED * kept, OVER_STYLE if over else STYLE_OF_BAR[RESERVED])
+    return text.append(AVAILABLE * (width - used - kept), STYLE_OF_BAR[AVAILABLE])
+
+
+def use_bar(used: int | None, limit: int | None, width: int) -> Text:
+    """How much of its limit a container uses: yellow from 70 %, red from 90 %; blank when not known."""
+    if used is None or not limit:
+        return Text(" " * width)
+    share = used / limit
+    filled = min(width, _cells(used, limit, width))
+    style = "red" if share >= 0.9 else "yellow" if share >= 0.7 else "green"
+    return Text().append(ALLOCATED * filled, style).append(AVAILABLE * (width - filled), "dim")
+
+
+def divided(
+    total: int, allocated: int, reserved: int, available: int, show: Callable[[int], str], *, wide: bool
+) -> str:
+    """What a bar shows, in numbers: "15.5 of 20 free"."""
+    if not wide:
+        return f"{show(available)} of {show(total)} free"
+    return f"{show(allocated)} allocated  {show(reserved)} reserved  {show(available)} of {show(total)} free"
+
+
+def _cells(part: int, total: int, width: int) -> int:
+    """Columns for a part, rounded; something is never shown as nothing."""
+    return max(1, round(part / total * width)) if part > 0 else 0
