@@ -65,9 +65,14 @@ function firstChoice() {
 
 function drawNewest() {
   const known = scaling !== null && sections.timelines[scaling];
-  const key = known ? scaling : (past()[0]?.key ?? null);
+  const key = known ? scaling : (latestOf(past()));
   markScaling(key);
   showTimeline(key);
+}
+
+/** The latest that somebody or something asked for; what restores a desired state comes second. */
+function latestOf(lines) {
+  return (lines.find((line) => line.cause !== 'RECONCILE') ?? lines[0])?.key ?? null;
 }
 
 function choose(hash) {

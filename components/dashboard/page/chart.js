@@ -6,6 +6,7 @@ import { amount } from './words.js';
 const POINTS_MAX = 600;
 const EVERY_MS = 1000;
 const HEIGHT = 240;
+const NARROW = 400; // without room for the names of the axes; the legend has them
 const AXIS_FONT = '12px system-ui, "DejaVu Sans", sans-serif';
 const MEASURES = [['latency_ms', 'Latency', 'ms'], ['throughput', 'Throughput', '/s'], ['fps', 'Frames', '/s']];
 
@@ -113,6 +114,7 @@ function options([, label, unit], kind) {
   const colour = (name) => style.getPropertyValue(`--${name}`).trim();
   const fromZero = (_plot, _min, max) => [0, max > 0 ? max * 1.15 : 1];
   const axis = { stroke: colour('muted'), font: AXIS_FONT, ticks: { show: false }, labelFont: AXIS_FONT, labelSize: 18 };
+  const named = (text) => (widthOf() < NARROW ? null : text);
   const grid = { stroke: colour('chart-grid'), width: 1 };
   return {
     width: widthOf(),
@@ -121,10 +123,10 @@ function options([, label, unit], kind) {
     cursor: { drag: { x: false, y: false } },
     scales: { x: { time: true }, measure: { range: fromZero }, limit: { range: fromZero } },
     axes: [
-      { ...axis, grid, space: 80, values: '{HH}:{mm}:{ss}' },
-      { ...axis, grid, scale: 'measure', label: `${label}, ${unit}`, size: 46 },
-      { ...axis, grid: { show: false }, scale: 'limit', side: 1, size: 54,
-        label: kind === 'cpu' ? 'CPU, millicores' : 'Memory, MiB' },
+      { ...axis, grid, space: 80, size: 28, values: '{HH}:{mm}:{ss}' },
+      { ...axis, grid, scale: 'measure', size: 44, label: named(`${label}, ${unit}`) },
+      { ...axis, grid: { show: false }, scale: 'limit', side: 1, size: 50,
+        label: named(kind === 'cpu' ? 'CPU, millicores' : 'Memory, MiB') },
     ],
     series: [
       {},

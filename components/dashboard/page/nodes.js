@@ -26,16 +26,16 @@ function make(row) {
 function capacity(resource, node) {
   const parts = {
     free: h('b'),
+    total: h('span', { class: 'muted' }),
     load: h('span', { class: 'muted' }),
     allocated: h('span', { class: 'part allocated' }),
     reserved: h('span', { class: 'part reserved' }),
     allocatedText: h('span', { class: 'allocated' }),
     reservedText: h('span', { class: 'reserved' }),
-    availableText: h('span'),
   };
-  const line = h('div', { class: 'line' }, h('span', {}, `${NAMES[resource]} `, parts.free), parts.load);
+  const line = h('div', { class: 'line' }, h('span', {}, `${NAMES[resource]} `, parts.free, parts.total), parts.load);
   const bar = h('div', { class: 'bar', role: 'img' }, parts.allocated, parts.reserved);
-  const keys = h('div', { class: 'keys' }, parts.allocatedText, parts.reservedText, parts.availableText);
+  const keys = h('div', { class: 'keys' }, parts.allocatedText, parts.reservedText);
   return { ...parts, bar, node, element: h('div', { class: 'capacity' }, line, bar, keys) };
 }
 
@@ -59,11 +59,11 @@ function fill(made, resource, capacity, load) {
   const { total, allocated, reserved, available } = capacity;
   made.allocated.style.width = `${percent(allocated, total)}%`;
   made.reserved.style.width = `${percent(reserved, total)}%`;
-  say(made.free, `${amount(resource, available)} of ${amount(resource, total)} available`);
+  say(made.free, `${amount(resource, available)} available`);
+  say(made.total, ` of ${amount(resource, total)}`);
   say(made.load, load);
   say(made.allocatedText, `allocated ${amount(resource, allocated)}`);
   say(made.reservedText, `reserved ${amount(resource, reserved)}`);
-  say(made.availableText, `available ${amount(resource, available)}`);
   set(
     made.bar,
     'aria-label',

@@ -81,7 +81,8 @@ function makePast(row) {
   return { ...parts, button, element: h('li', {}, button) };
 }
 
-const CAUSES = { PERF: 'by its performance', CLI: 'by hand', EXTERNAL: 'by request', RECONCILE: 'drift', RESTORE: 'back' };
+const CAUSES = { PERF: 'by its performance', CLI: 'by hand', EXTERNAL: 'by request', RECONCILE: 'to restore what is desired',
+  RESTORE: 'back after recovery' };
 
 function updatePast(made, row) {
   set(made.button, 'data-level', row.level);

@@ -44,7 +44,7 @@ function draw(line) {
   drawPhases(line.timings_ms);
   const distinct = line.steps.map((step, number) => ({ ...step, number }));
   keyed(byId('timeline-steps'), distinct, (step) => `${line.key} ${step.number}`, makeStep, () => {});
-  const notes = [`began ${clock(line.began)}; times are of hearing the messages`];
+  const notes = [`began ${clock(line.began)}; on the right the time since the step before, as the messages were heard`];
   if (line.left_out) notes.push(`${line.left_out} steps left out`);
   say(byId('timeline-note'), notes.join(', '));
 }
@@ -81,7 +81,11 @@ function makeStep(step) {
     'li', { 'data-level': step.level },
     h('span', { class: 'when' }, `+${duration(step.after_ms)}`),
     h('span', { class: 'dot', 'aria-hidden': 'true' }),
-    h('span', {}, h('span', { class: 'title' }, step.title), ' ', h('span', { class: 'who' }, step.who), h('span', { class: 'text' }, step.text)),
+    h(
+      'span', { class: 'body' },
+      h('span', { class: 'title' }, step.title), ' ', h('span', { class: 'who' }, step.who),
+      h('span', { class: 'text' }, step.text),
+    ),
     h('span', { class: 'took' }, step.number ? duration(step.took_ms) : ''),
   );
   set(element, 'title', step.topic);

@@ -94,7 +94,7 @@ function meter(resource) {
 
 function update(made, row) {
   set(made.element, 'data-level', row.level);
-  set(made.element, 'aria-selected', keyOf(row) === chosen ? 'true' : null);
+  set(made.element, 'data-chosen', keyOf(row) === chosen ? 'true' : null);
   set(made.button, 'aria-pressed', keyOf(row) === chosen ? 'true' : 'false');
   set(made.pill, 'data-level', row.level);
   say(made.pill, row.state);
@@ -112,11 +112,10 @@ function fillMeter(made, row) {
   const used = row.use?.[resource];
   const limit = row.actual?.[resource];
   const part = share(row, resource);
-  say(made.text, used === undefined ? '–' : amount(resource, used));
+  say(made.text, used === undefined ? '–' : amount(resource, used) + (limit ? ` of ${amount(resource, limit)}` : ''));
   made.fill.style.width = `${part}%`;
   set(made.bar, 'data-high', part >= HIGH_PERCENT);
   show(made.bar, Boolean(limit));
-  set(made.element, 'title', limit ? `${amount(resource, used)} of ${amount(resource, limit)}` : null);
 }
 
 /** Why it is in its state, in words. */
