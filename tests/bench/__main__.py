@@ -15,6 +15,8 @@ from tests.bench.scale import Progress, Scale
 
 BENCHMARKS = {
     "in-force": "in_force",
+    "throughput": "throughput",
+    "metrics-in": "metrics_in",
 }
 """By name: the module whose `run` measures it."""
 

@@ -35,8 +35,16 @@ class Heard:
 class ForeignClient(PlainClient):
     """Hears everything, remembers it, and says what a test wants."""
 
-    def __init__(self, port: int, *, host: str = "127.0.0.1", mqtt5: bool = False, packed: bool = False) -> None:
-        super().__init__(host, port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, ("#",), mqtt5=mqtt5)
+    def __init__(
+        self,
+        port: int,
+        *,
+        host: str = "127.0.0.1",
+        mqtt5: bool = False,
+        packed: bool = False,
+        subscribe: tuple[str, ...] = ("#",),
+    ) -> None:
+        super().__init__(host, port, f"foreign-{uuid.uuid4().hex[:8]}", self._hear, subscribe, mqtt5=mqtt5)
         self._packed = packed
         self._news = threading.Condition()
         self._count = 0
@@ -62,6 +70,17 @@ class ForeignClient(PlainClient):
     def heard(self, topic: str, since: int = 0) -> list[Body]:
         """Messages on one topic, decoded."""
         return [one.body for one in self._since(topic, since) if one.payload]
+
+    def topics(self, prefix: str) -> list[str]:
+        """Topics heard so far that begin like this."""
+        with self._news:
+            return [topic for topic in self._topics if topic.startswith(prefix)]
+
+    def order(self, since: int) -> list[tuple[str, int]]:
+        """Topic and size in bytes of all that was heard, in order."""
+        with self._news:
+            heard = [(one.number, topic, len(one.payload)) for topic, all_ in self._topics.items() for one in all_]
+        return [(topic, size) for number, topic, size in sorted(heard) if number > since]
 
     def payloads(self, topic: str, since: int = 0) -> list[bytes]:
         """Messages on one topic, as they came."""
