@@ -7,12 +7,19 @@ from typing import Final
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from components.durations import Durations
-from schemas.enums import ActionOutcome, CauseType
+from schemas.enums import ActionOutcome, CauseType, Phase, Reason
 from schemas.scaling import ScalingStatus
 
 WHOLE_WAY: Final = "accepted_to_verified"
 """The phase name under which the whole way of a completed action is shown."""
 _MS_PER_S: Final = 1000
+_UNDER_WAY: Final = tuple(phase for phase in Phase if phase is not Phase.DONE)
+_FROM_ZERO: Final = (
+    (str(ActionOutcome.COMPLETED), ""),
+    (str(ActionOutcome.REJECTED), str(Reason.INSUFFICIENT_CPU)),
+    (str(ActionOutcome.REJECTED), str(Reason.INSUFFICIENT_MEMORY)),
+)
+"""Endings shown before there is any, since Prometheus sees no increase in a series that begins with its first."""
 
 
 class Exposition:
@@ -20,7 +27,7 @@ class Exposition:
 
     def __init__(self) -> None:
         self._durations = Durations()
-        self._outcomes: Counter[tuple[str, str]] = Counter()
+        self._outcomes: Counter[tuple[str, str]] = Counter(dict.fromkeys(_FROM_ZERO, 0))
 
     def ended(self, final: ScalingStatus) -> None:
         """Take in a final status; a dry run changed nothing and is not counted."""
@@ -44,6 +51,6 @@ class Exposition:
         waiting = GaugeMetricFamily(
             "piriscale_scaling_open_actions", "Actions that have not ended, by phase", labels=("phase",)
         )
-        for phase, count in open_actions.items():
-            waiting.add_metric([phase], count)
+        for phase in _UNDER_WAY:
+            waiting.add_metric([phase], open_actions.get(phase, 0))
         return outcomes, self._durations.family(), waiting
