@@ -25,6 +25,8 @@ CONNECT_WITHIN_S: Final = 10.0
 QUIET_S: Final = 0.3
 """Retained messages have all come when none came for so long."""
 COLLECT_WITHIN_S: Final = 10.0
+REFUSAL_S: Final = 0.2
+"""How soon a command that published notices that the broker refused it."""
 
 
 IDENTITY_VARIABLE: Final = "PIRISCALE_IDENTITY"
@@ -126,6 +128,7 @@ class Session:
         self._options = options_of(settings)
         self._inbox = Inbox()
         self._early: deque[Delivery] = deque()
+        self._said = False
         client_id = f"piriscale-cli-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._bus = (connect or connector(self._options))(
             Identity(client_id, tuple(subscriptions)), self._inbox.deliver
@@ -172,19 +175,23 @@ class Session:
     def publish(self, message: Message) -> None:
         """Send a message, stamped with what its author left out."""
         stamp = {"id": message.id or uuid.uuid4().hex, "ts": time.time_ns() // 1_000_000, "source": "cli"}
+        self._said = True
         self._bus.publish(encode(message.model_copy(update=stamp)))
 
     def clear(self, cleared: Cleared) -> None:
         """Delete a retained topic."""
+        self._said = True
         self._bus.publish(clear(cleared))
 
     def receive(self, timeout_s: float) -> Heard | None:
-        """The next message, or None after `timeout_s` or when the connection changed.
+        """The next message, or None after at most `timeout_s`, or when the connection changed.
 
         Raises CliError when the connection is lost for good, or the broker refused what was published.
         """
         if self._bus.counts.refused:
             raise CliError(self._refusal())
+        if self._said:  # it may be refused at any moment now
+            timeout_s = min(timeout_s, REFUSAL_S)
         event = self._early.popleft() if self._early else self._inbox.take(timeout_s)
         if not isinstance(event, Delivery):
             self._note(event)
