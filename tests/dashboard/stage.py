@@ -1,13 +1,11 @@
 """A whole system of simulated containers with its page, for browsers: `piriscale up` as a user starts it."""
 
 import contextlib
-import json
 import threading
 import time
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from tests.fixtures.broker import free_port
 from tests.system.bench import NODE, Bench, running
@@ -32,11 +30,6 @@ class Stage:
     @property
     def client(self) -> ForeignClient:
         return self.bench.client
-
-    def get(self, path: str) -> Any:
-        """A JSON answer of the page's server."""
-        with urllib.request.urlopen(f"{self.url}{path}", timeout=10) as answer:
-            return json.load(answer)
 
 
 @contextlib.contextmanager
@@ -67,7 +60,7 @@ class Application:
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._measure, daemon=True)
 
-    def __enter__(self) -> "Application":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
