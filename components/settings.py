@@ -9,21 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from broker.configuration import is_loopback
-from schemas.limits import Amount, Limits
+from components.pullpiri.configuration import PullpiriSettings
+from components.quantities import LimitSettings, ReservedSettings
 from schemas.message import NAME_PATTERN, Wire
-from schemas.units import parse_cpu, parse_memory
-
-RESERVED_CPU_MIN: Final = 100
-RESERVED_MEMORY_MIN: Final = 256
-CPU_LIMIT_MIN: Final = 10
-"""Millicores; the kernel enforces no smaller quota, so a smaller number was meant as CPUs."""
-
-MEMORY_LIMIT_MAX: Final = 2**24
-"""MiB; no machine has 16 TiB for one container, so a larger number was meant as bytes."""
-
 
 _WITH_PASSWORD: Final = re.compile(r"(://).*@")
 """Where somebody wrote one into a url, which is refused, and not repeated in the refusal."""
@@ -33,22 +24,6 @@ class SettingsError(ValueError):
     """The configuration is wrong; the text names each key, its value and what is allowed."""
 
 
-def _cpu(value: Any) -> Any:
-    millicores = parse_cpu(value) if isinstance(value, str) else value
-    if isinstance(millicores, int) and millicores < CPU_LIMIT_MIN:
-        raise ValueError(f'this is {millicores}m, at least {CPU_LIMIT_MIN}m are needed; "2" in quotes is 2 CPUs')
-    return millicores
-
-
-def _memory(value: Any) -> Any:
-    mib = parse_memory(value) if isinstance(value, str) else value
-    if isinstance(mib, int) and mib > MEMORY_LIMIT_MAX:
-        raise ValueError(f"this is {mib} MiB, at most {MEMORY_LIMIT_MAX} can be; bytes are written in quotes")
-    return mib
-
-
-Cpu = Annotated[int, BeforeValidator(_cpu), Field(gt=0, strict=True)]
-Memory = Annotated[int, BeforeValidator(_memory), Field(gt=0, strict=True)]
 Percent = Annotated[float, Field(gt=0, le=1000)]
 Measure = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Seconds = Annotated[float, Field(gt=0, le=86_400)]
@@ -177,18 +152,6 @@ class MonitoringSettings(_Section):
         return self
 
 
-class LimitSettings(_Section):
-    """Limits as people write them: cpu "2" or "500m", memory "2Gi" or "512Mi"; as on the wire, too."""
-
-    cpu: Cpu | None = Field(None, validation_alias=AliasChoices("cpu", "cpu_limit"))
-    memory: Memory | None = Field(None, validation_alias=AliasChoices("memory", "memory_limit"))
-
-    @property
-    def limits(self) -> Limits:
-        """In millicores and MiB."""
-        return Limits(cpu_limit=self.cpu, memory_limit=self.memory)
-
-
 class PolicySettings(_Section):
     """How a workload is scaled. Workloads by exact name or glob; the first match counts."""
 
@@ -198,6 +161,8 @@ class PolicySettings(_Section):
     factor: Annotated[float, Field(gt=1, le=100)] = 2.0
     min: LimitSettings = LimitSettings()
     max: LimitSettings = LimitSettings()
+    baseline: LimitSettings = LimitSettings()
+    """Where `restore_after_s` returns to; by default the limits before the first scaling."""
     cooldown_s: Annotated[float, Field(ge=0, le=86_400)] = 10.0
     restore_after_s: Seconds | None = None
 
@@ -214,34 +179,6 @@ class PolicyManagerSettings(_Section):
     """Where PolicyManager keeps its journal."""
 
     database: Path | None = None
-
-
-class ReservedSettings(_Section):
-    """The share of each node kept for the system: a percentage ("10%") or a quantity ("500m", "1Gi")."""
-
-    cpu: str = "10%"
-    memory: str = "10%"
-
-    @model_validator(mode="after")
-    def _readable(self) -> "ReservedSettings":
-        self.of(Amount(cpu=1000, memory=1024))
-        return self
-
-    def of(self, total: Amount) -> Amount:
-        """What is kept of a node; a percentage keeps at least 100m and 256 MiB."""
-        return Amount(
-            cpu=_share(self.cpu, total.cpu, parse_cpu, RESERVED_CPU_MIN),
-            memory=_share(self.memory, total.memory, parse_memory, RESERVED_MEMORY_MIN),
-        )
-
-
-def _share(text: str, total: int, parse: Any, least: int) -> int:
-    if not text.endswith("%"):
-        return 0 if text.strip() == "0" else int(parse(text))
-    percent = float(text[:-1]) if re.fullmatch(r"[0-9]{1,3}(\.[0-9]+)?%", text) else -1.0
-    if not 0 <= percent <= 100:
-        raise ValueError(f"{text!r} is no share; write 0% to 100%, or a quantity")
-    return max(least, int(total * percent / 100))
 
 
 class ResourceManagerSettings(_Section):
@@ -300,6 +237,7 @@ class Settings(_Section):
     action_controller: ActionControllerSettings = ActionControllerSettings()
     metrics: MetricsSettings = MetricsSettings()
     dashboard: DashboardSettings = DashboardSettings()
+    pullpiri: PullpiriSettings = PullpiriSettings()
 
     def policy_of(self, workload: str) -> PolicySettings:
         """The first policy that matches, else the default one."""
@@ -345,7 +283,8 @@ def _explain(error: ValidationError) -> str:
         if mistake["type"] == "extra_forbidden":
             texts.append(f"{key}: no such key; allowed here: {', '.join(_keys_beside(mistake['loc']))}")
         elif mistake["type"] == "tuple_type":
-            texts.append(f"{key} = {mistake['input']!r}: a list is needed, one [[{key}]] each")
+            how = f"one [[{key}]] each" if isinstance(mistake["input"], dict) else "in [ ]"
+            texts.append(f"{key} = {mistake['input']!r}: a list is needed, {how}")
         else:
             value = _WITH_PASSWORD.sub(r"\1…@", repr(mistake["input"]))
             texts.append(f"{key} = {value}: {mistake['msg'].removeprefix('Value error, ')}")

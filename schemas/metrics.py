@@ -1,11 +1,13 @@
 """What is measured: nodes, containers and applications."""
 
-from typing import Annotated
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.limits import Amount, Limits
 from schemas.message import Count, Message, Name
+
+VALUES_MAX: Final = 64
 
 Measure = Annotated[float, Field(allow_inf_nan=False, ge=0)]
 
@@ -43,7 +45,10 @@ class ContainerMetrics(Message):
 
 
 class AppMetrics(Message):
-    """What an application, or an ECU that watches it, measures of itself."""
+    """What an application, or an ECU that watches it, measures of itself.
+
+    A stress metric of Pullpiri is read as it is: its `latency` is ms, its `cpu_loads` become numbers in `values`.
+    """
 
     node: Name
     workload_id: Name
@@ -51,5 +56,21 @@ class AppMetrics(Message):
     throughput: Measure | None = Field(None, description="work done, per second")
     fps: Measure | None = Field(None, description="frames per second")
     values: dict[str, Annotated[float, Field(allow_inf_nan=False)]] = Field(
-        default_factory=dict, max_length=64, description="free numbers by name"
+        default_factory=dict, max_length=VALUES_MAX, description="free numbers by name"
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_stress_metric(cls, body: Any) -> Any:
+        """Pullpiri's words in ours, where its `process_name` is: nobody else's `latency` is known to be ms."""
+        if not isinstance(body, dict) or not isinstance(body.get("process_name"), str):
+            return body
+        theirs = {"latency_ms": body.get("latency"), "values": _loads_by_core(body.get("cpu_loads"))}
+        return {**theirs, **body}
+
+
+def _loads_by_core(told: Any) -> dict[str, Any]:
+    """The load of each core, as cpu_load_0 and so on; what is no such list is an unknown field, and ignored."""
+    loads = told if isinstance(told, list) else []
+    cores = [load for load in loads if isinstance(load, dict) and isinstance(load.get("core_id"), int)]
+    return {f"cpu_load_{load['core_id']}": load["load"] for load in cores[:VALUES_MAX] if "load" in load}

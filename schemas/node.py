@@ -1,6 +1,6 @@
 """What a NodeAgent is told and says."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -8,6 +8,9 @@ from schemas.enums import Reason, SnapshotTrigger, UpdateState
 from schemas.limits import Amount, Limits, MiB, refuse_unknown_limits
 from schemas.message import Count, Id, Message, Name, Reply, Request, Text
 from schemas.resources import Attempt, Fence
+
+MODEL_LABEL: Final = "io.pullpiri.annotations.model"
+"""Pullpiri's label with the name of the model that a container belongs to."""
 
 
 class UpdateRequest(Request, Limits):
@@ -105,6 +108,11 @@ class ContainerReport(BaseModel):
     fence: Fence | None = None
     busy: bool = False
     labels: dict[str, str] | None = None
+
+    @property
+    def model(self) -> str:
+        """Pullpiri's model that it belongs to; empty: none."""
+        return (self.labels or {}).get(MODEL_LABEL, "")
 
 
 class StatusReply(Reply):

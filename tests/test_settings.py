@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from components.quantities import ReservedSettings
 from components.settings import (
     PolicySettings,
-    ReservedSettings,
     Settings,
     SettingsError,
     load_settings,
@@ -63,6 +63,7 @@ memory_percent = 75
 factor = 1.5
 min = { cpu = "500m", memory = "256Mi" }
 max = { cpu = "4", memory = "4Gi" }
+baseline = { cpu = "1", memory = "512Mi" }
 cooldown_s = 20
 restore_after_s = 600
 
@@ -91,6 +92,10 @@ port = 9998
 host = "192.0.2.7"
 names = ["screen.car"]
 scale_form = false
+
+[pullpiri]
+models = ["/srv/models"]
+max_factor = 4
 """
 
 
@@ -165,6 +170,8 @@ def test_every_key_can_be_set_and_arrives(tmp_path: Path) -> None:
         ("[[policy]]\nmax = {gpu = 1}", "policy.0.max.gpu: no such key; allowed here: cpu, memory"),
         ("[[monitoring.thresholds]]\nworkload = 'a'\nfps = 1", "monitoring.thresholds.0.fps: no such key"),
         ("[policy]\nfactor = 3", "a list is needed, one [[policy]] each"),
+        ("[pullpiri]\nmodels = '/a'", "pullpiri.models = '/a': a list is needed, in [ ]"),
+        ("[pullpiri]\nmax_factor = 0.5", "pullpiri.max_factor = 0.5: Input should be greater than or equal to 1"),
         ("[[monitoring.thresholds]]\nlatency_ms = 3", "monitoring.thresholds.0.workload"),
         ("[broker]\nurl = 'http://x'", "'http://x'}: url must be mqtt://host:port or mqtts://host:port"),
         ("[broker]\nurl = 'broker:1883'", "url must be mqtt://host:port"),

@@ -1,11 +1,12 @@
 """All nodes and workloads that were heard of lately: bounded, forgotten when they fall silent or go away."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
 from components.monitoring_server.workload import NEVER, Workload
 from schemas.metrics import NodeMetrics
-from schemas.node import NodeInfo
+from schemas.node import NodeInfo, NodeSnapshot
 
 WORKLOADS_MAX: Final = 100_000
 NODES_MAX: Final = 10_000
@@ -16,7 +17,7 @@ SILENT_S: Final = 300.0
 class Node:
     """One node and its workloads by name."""
 
-    __slots__ = ("info", "metrics", "metrics_at", "names", "workloads")
+    __slots__ = ("info", "metrics", "metrics_at", "models", "names", "workloads")
 
     def __init__(self) -> None:
         self.metrics: NodeMetrics | None = None
@@ -25,6 +26,18 @@ class Node:
         self.workloads: dict[str, Workload] = {}
         self.names: dict[str, str] = {}
         """Names by full container id: an application may know itself by either."""
+        self.models: dict[str, str] = {}
+        """Names by Pullpiri's model, where it has just one container: an application may know only its model."""
+
+    def learn_models(self, told: NodeSnapshot) -> None:
+        """Take the models of running containers from their labels. What is a container's own name stays that."""
+        names = {container.workload_id for container in told.containers}
+        members: defaultdict[str, list[str]] = defaultdict(list)
+        for container in told.containers:
+            if container.running and container.model not in ("", *names):
+                members[container.model].append(container.workload_id)
+        found = {model: of_model[0] for model, of_model in members.items() if len(of_model) == 1}
+        self.models = {**self.models, **found} if told.truncated else found
 
 
 class Fleet:

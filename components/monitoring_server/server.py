@@ -18,7 +18,7 @@ from components.settings import Settings
 from schemas.codec import Cleared
 from schemas.enums import EventOutcome, PerfStatus
 from schemas.metrics import AppMetrics, ContainerMetrics, NodeMetrics
-from schemas.node import NodeInfo
+from schemas.node import NodeInfo, NodeSnapshot
 from schemas.operations import ComponentStatus
 from schemas.performance import PerfDegraded, PerfEvent, PerfOutcome, PerfRecovered
 from schemas.topics import Role, topic_of
@@ -67,6 +67,7 @@ class MonitoringServer:
             AppMetrics: self._app,
             NodeMetrics: self._node,
             NodeInfo: self._info,
+            NodeSnapshot: self._snapshot,
             PerfOutcome: self._outcome,
             ComponentStatus: self._agent,
             Cleared: self._cleared,
@@ -86,6 +87,7 @@ class MonitoringServer:
             Subscription(topic_of(PerfOutcome).filter()),
             Subscription(topic_of(ComponentStatus).filter(component=Role.NODE_AGENT)),
             Subscription(topic_of(NodeInfo).filter()),
+            Subscription(topic_of(NodeSnapshot).filter()),
         ]
 
     def start(self, now: Instant) -> list[Output]:
@@ -159,7 +161,8 @@ class MonitoringServer:
         node = self.fleet.node(message.node)
         if node is None:
             return []
-        name = node.names.get(message.workload_id, message.workload_id)
+        given = message.workload_id
+        name = node.models.get(given) or node.names.get(given, given)
         workload = node.workloads.get(name) or self.fleet.admit(node, message.node, name)
         if workload is None:
             return []
@@ -248,6 +251,12 @@ class MonitoringServer:
         node = self.fleet.node(message.node)
         if node is not None:
             node.info = message
+        return []
+
+    def _snapshot(self, message: NodeSnapshot, _now: Instant) -> list[Output]:
+        node = self.fleet.node(message.node)
+        if node is not None:
+            node.learn_models(message)
         return []
 
     def _agent(self, message: ComponentStatus, _now: Instant) -> list[Output]:

@@ -292,7 +292,8 @@ class PolicyManager:
         current = limits_in_force(state)
         if current is None or standing.baseline is None:
             return []
-        target = restored(standing.baseline, current)
+        baseline = standing.baseline.merged(self._settings.policy_of(key[1]).baseline.limits)
+        target = restored(baseline, current)
         then = standing.settled()
         if target.empty:
             self._journal.stand(key, then)

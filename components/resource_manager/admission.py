@@ -148,7 +148,7 @@ def end_reconcile(
 
 
 def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refusal:
-    """The running workload of a name or full container id, on a node that can be reached."""
+    """The running workload of a name, a full container id, or Pullpiri's model, on a node that can be reached."""
     node = turn.work.node(node_name)
     if node is None:
         known = ", ".join(sorted(turn.work.ledger.nodes)[:8]) or "none"
@@ -163,16 +163,28 @@ def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refus
             f"the agent of {node_name} is away; nothing there can be scaled without it. Start it, then ask again"
         )
         return Refusal(Reason.NODE_UNAVAILABLE, text)
-    record = turn.work.workload((node_name, workload_id))
-    if record is None:
-        same_id = (r for r in turn.work.workloads_of(node_name) if r.runtime_id == workload_id)
-        record = next(same_id, None)
+    record = turn.work.workload((node_name, workload_id)) or _by_id_or_model(turn, node_name, workload_id)
+    if isinstance(record, Refusal):
+        return record
     if record is None or (record.dormant and record.managed):
         text = f"{node_name} has no container {workload_id}; give its exact name or full id"
         return Refusal(Reason.UNKNOWN_WORKLOAD, text)
     if not record.running:
         return Refusal(Reason.NOT_RUNNING, f"{record.name} is not running on {node_name}; start it first")
     return record
+
+
+def _by_id_or_model(turn: Turn, node: str, wanted: str) -> WorkloadRecord | Refusal | None:
+    """The workload of a container's full id, else the only running one of Pullpiri's model."""
+    here = list(turn.work.workloads_of(node))
+    same_id = next((record for record in here if record.runtime_id == wanted), None)
+    if same_id is not None:
+        return same_id
+    of_model = sorted(record.name for record in here if record.model == wanted and record.running)
+    if len(of_model) > 1:
+        text = f"the model {wanted} has several containers on {node}; name one: {', '.join(of_model)}"
+        return Refusal(Reason.UNKNOWN_WORKLOAD, text)
+    return turn.work.workload((node, of_model[0])) if of_model else None
 
 
 def _refusal(turn: Turn, request: ValidateRequest, record: WorkloadRecord, wanted: Limits) -> Refusal | None:

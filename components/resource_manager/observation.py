@@ -138,6 +138,7 @@ def _seen(record: WorkloadRecord, container: ContainerReport, stamp: tuple[int, 
         "usage": container.usage,
         "runtime_id": container.runtime_id or record.runtime_id,
         "image_id": container.image_id or record.image_id,
+        "model": container.model,
         "started_at": container.started_at,
         "fence": credible(container.fence),
     }

@@ -67,6 +67,8 @@ class WorkloadRecord(_Record):
     name: str
     runtime_id: str = ""
     image_id: str = ""
+    model: str = ""
+    """Pullpiri's model that it belongs to; empty: none."""
     started_at: int = 0
     running: bool = False
     busy: bool = False

@@ -182,6 +182,7 @@ def test_it_listens_to_all_metrics_its_outcomes_and_its_agents_and_is_always_wel
         ("perf/outcome", 1),
         ("component/node_agent/+", 1),
         ("node/+/info", 1),
+        ("node/+/actual", 1),
     }
     assert (built.role, built.instance, built.persistent, built.problem) == (
         "monitoring_server",

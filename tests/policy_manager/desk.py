@@ -7,7 +7,8 @@ from typing import Any, ClassVar
 from components.component import Instant
 from components.policy_manager.journal import Journal
 from components.policy_manager.manager import STATE_GRACE_S, PolicyManager
-from components.settings import LimitSettings, PolicySettings, Settings
+from components.quantities import LimitSettings
+from components.settings import PolicySettings, Settings
 from schemas.codec import Cleared, Decoded, decode, encode
 from schemas.enums import ActionOutcome, CauseType, Phase, Reason, SyncState, TaskState
 from schemas.limits import Amount, Limits

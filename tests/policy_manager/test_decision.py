@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.policy_manager.decision import Facts, NotRequired, Scale, decide, limits_in_force, restored
-from components.settings import LimitSettings, PolicySettings
+from components.quantities import LimitSettings
+from components.settings import PolicySettings
 from schemas.enums import Reason, SyncState
 from schemas.limits import LARGEST_QUANTITY, Amount, Limits
 from schemas.resources import ResourceState

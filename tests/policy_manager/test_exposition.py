@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from components.settings import LimitSettings, PolicySettings
+from components.quantities import LimitSettings
+from components.settings import PolicySettings
 from schemas.codec import Cleared
 from schemas.resources import ResourceState
 from tests.policy_manager.desk import IDLE, LIMITS, Desk, degraded, recovered, state

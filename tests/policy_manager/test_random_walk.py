@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from components.settings import LimitSettings, PolicySettings
+from components.quantities import LimitSettings
+from components.settings import PolicySettings
 from components.storage import StorageError
 from schemas.codec import Cleared
 from schemas.enums import ActionOutcome

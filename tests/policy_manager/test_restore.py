@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from components.settings import LimitSettings, PolicySettings
+from components.quantities import LimitSettings
+from components.settings import PolicySettings
 from schemas.enums import ActionOutcome, CauseType, Phase, Reason, SyncState, TaskState
 from schemas.limits import Amount, Limits
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
@@ -44,6 +45,14 @@ def test_a_recovery_that_lasts_brings_the_baseline_back(desk: Desk) -> None:
     assert desk.hear(final(action)) == [], "the event has its outcome already"
     desk.hear(state(generation=9, actual=LIMITS))
     assert restored(desk, 300) == []
+
+
+def test_a_baseline_that_the_policy_names_comes_before_what_was_in_force(tmp_path: Path) -> None:
+    named = RESTORING.model_copy(update={"baseline": LimitSettings(cpu=1500)})
+    desk = scaled(Desk(tmp_path, named))
+    desk.hear(recovered("e-2"))
+    (action,) = restored(desk)
+    assert action.target == Limits(cpu_limit=1500)
 
 
 def test_by_default_nothing_is_lowered(tmp_path: Path) -> None:

@@ -1,0 +1,1 @@
+"""What is known of Pullpiri: its models, its labels, its stress metric."""
