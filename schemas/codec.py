@@ -7,8 +7,9 @@ to be answered), or a `Malformed` (for the dead letters).
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, Final, NoReturn
 
 import msgpack
@@ -26,6 +27,7 @@ HEAD_BYTES: Final = 64
 TEXT_LENGTH_MAX: Final = 1024
 """Of what a `BadRequest` or `Malformed` quotes, so that it always fits the answer that carries it."""
 
+_TEXT: Final = {str}
 _JSON_STARTS: Final = b"{ \t\r\n"
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _UNSUPPORTED_ERRORS: Final = frozenset({"extra_forbidden", "unsupported_limit"})
@@ -219,36 +221,26 @@ def _load_json(text: str) -> Any:
 
 
 def _check_values(root: dict[str, Any]) -> None:
-    """Raise ValueError for NaN, infinities, binary values, keys that are no text, and deep nesting."""
-    level: list[Any] = [root]
+    """Raise ValueError for NaN, infinities, binary values, keys that are no text, and deep nesting.
+
+    Level by level and in few steps of Python each, since this meets every value of every message.
+    """
+    dicts: list[dict[Any, Any]] = [root]
+    lists: list[list[Any]] = []
     for _ in range(NESTING_MAX):
-        deeper: list[Any] = []
-        for container in level:
-            if type(container) is dict:
-                for key in container:
-                    if type(key) is not str:
-                        raise ValueError("keys of a map are text")
-                _check_members(container.values(), deeper)
-            else:
-                _check_members(container, deeper)
-        if not deeper:
-            return
-        level = deeper
-    raise ValueError(f"nested deeper than {NESTING_MAX}")
-
-
-def _check_members(members: Iterable[Any], deeper: list[Any]) -> None:
-    """Raise ValueError for a value that no message has; add maps and lists to `deeper`."""
-    for member in members:
-        kind = type(member)
-        if kind is str or kind is int:
-            continue  # nearly all are, and this loop meets every value of every message
-        if kind is dict or kind is list:
-            deeper.append(member)
-        elif kind is float and not math.isfinite(member):
-            raise ValueError("NaN and infinities are not allowed")
-        elif kind is bytes:
+        if not set(map(type, chain.from_iterable(dicts))) <= _TEXT:
+            raise ValueError("keys of a map are text")
+        members = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
+        kinds = set(map(type, members))
+        if bytes in kinds:
             raise ValueError("binary values are not allowed")
+        if float in kinds and not all(math.isfinite(member) for member in members if type(member) is float):
+            raise ValueError("NaN and infinities are not allowed")
+        dicts = [member for member in members if type(member) is dict] if dict in kinds else []
+        lists = [member for member in members if type(member) is list] if list in kinds else []
+        if not dicts and not lists:
+            return
+    raise ValueError(f"nested deeper than {NESTING_MAX}")
 
 
 def _refuse_constant(text: str) -> NoReturn:
