@@ -1,6 +1,7 @@
 """`doctor` on what the broker lets us say and hear: real brokers, with the rules that deny."""
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +10,11 @@ import pytest
 
 from broker.access import COMPONENTS, Principal, acl_text
 from broker.certificates import BenchAuthority
-from broker.configuration import MosquittoConfiguration
+from broker.configuration import MosquittoConfiguration, ServerTls
 from components.cli.assembly import ROLES
-from components.cli.connection import options_of
 from components.cli.doctor.finding import Finding, Level
-from components.cli.doctor.rights import Need, ask, identity_of, judge, need_of
-from components.settings import BrokerSettings, NodeAgentSettings, Settings, TlsSettings
+from components.cli.doctor.rights import Need, accounts_of, ask, identity_of, judge, need_of
+from components.settings import BrokerSettings, NodeAgentSettings, Settings, load_settings
 from schemas.topics import TOPICS, Role
 from tests.cli.findings import all_ok, only_wrong
 from tests.fixtures.broker import RunningBroker, running_broker
@@ -41,8 +41,13 @@ def settings_of(broker: RunningBroker, username: str | None = None, prefix: str 
 
 
 def check(settings: Settings) -> list[Finding]:
-    need = need_of(settings)
-    return judge(settings.broker, need, ask(options_of(settings.broker), need))
+    return check_as(settings)
+
+
+def check_as(settings: Settings, *roles: Role) -> list[Finding]:
+    ((account,), missing) = accounts_of(settings, roles)
+    assert not missing
+    return judge(account, settings.broker.topic_prefix, ask(account.options, account.need))
 
 
 def test_a_broker_that_allows_everything_is_fine(broker: RunningBroker) -> None:
@@ -132,8 +137,7 @@ def test_a_subscription_that_is_refused_is_named() -> None:
         lines = (f"plugin {plugin}", f"plugin_opt_config_file {rules}")
         with running_broker(MosquittoConfiguration(extra=lines)) as guarded:
             settings = settings_of(guarded)
-            need = need_of(settings, [Role.MONITORING_SERVER])
-            found = only_wrong(judge(settings.broker, need, ask(options_of(settings.broker), need)))
+            found = only_wrong(check_as(settings, Role.MONITORING_SERVER))
 
     assert "monitoring_server must: subscribe to metrics/+/node" in found.text
     assert "topic read metrics/+/node" in found.remedy
@@ -147,9 +151,8 @@ def test_a_broker_without_qos_2_cannot_be_asked_and_that_is_said() -> None:
     assert "no QoS 2" in found.text
 
 
-def named(username: str | None) -> Need:
-    broker = BrokerSettings(url="mqtt://x", username=username)
-    return need_of(Settings(broker=broker, node_agent=NodeAgentSettings(node="here")))
+def named(username: str) -> Need:
+    return need_of(username, "here")
 
 
 def test_a_user_is_taken_for_the_component_it_is_named_after() -> None:
@@ -158,7 +161,7 @@ def test_a_user_is_taken_for_the_component_it_is_named_after() -> None:
     assert named("node-agent-hpc-7") == Need((Role.NODE_AGENT,), "here")
     assert named("admin/alice") == named("cli/bob") == Need((Role.CLI,), "here")
     assert named("bridge/v7").roles == named("application/hpc-1").roles == ()
-    assert named("control-plane") == named(None) == Need((*ROLES, Role.CLI), "here")
+    assert named("control-plane") == named("") == Need((*ROLES, Role.CLI), "here")
 
 
 IDENTITIES = (*COMPONENTS, "node_agent/hpc-1", "cli/alice", "admin/bob")
@@ -177,18 +180,63 @@ def rules() -> Iterator[RunningBroker]:
 
 
 def test_an_identity_is_reproached_for_what_it_needs_of_another(rules: RunningBroker) -> None:
-    settings = settings_of(rules, "cli/alice")
-    need = need_of(settings, [Role.POLICY_MANAGER])
-
-    found = only_wrong(judge(settings.broker, need, ask(options_of(settings.broker), need)))
+    found = only_wrong(check_as(settings_of(rules, "cli/alice"), Role.POLICY_MANAGER))
 
     assert "user cli/alice may not do what policy_manager must: publish perf/outcome" in found.text
 
 
-def test_the_name_in_a_certificate_goes_before_that_of_the_user(tmp_path: Path) -> None:
-    issued = BenchAuthority(tmp_path).issue(Principal.parse("node_agent/hpc-7"))
-    tls = TlsSettings(
-        ca_file=issued.folder / "ca.pem", cert_file=issued.folder / "cert.pem", key_file=issued.folder / "key.pem"
-    )
+SECURED = """
+[broker]
+url = "mqtts://127.0.0.1:{port}"
+[broker.tls]
+ca_file = "{folder}/{{identity}}/ca.pem"
+cert_file = "{folder}/{{identity}}/cert.pem"
+key_file = "{folder}/{{identity}}/key.pem"
+[node_agent]
+node = "hpc-1"
+"""
 
-    assert identity_of(BrokerSettings(url="mqtts://x", tls=tls, username="somebody")) == "node_agent/hpc-7"
+
+@pytest.fixture
+def secured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Settings]:
+    """A broker that knows certificates only, whose ACL forgot what policy_manager must be able to say."""
+    folder = tmp_path / "certificates"
+    authority = BenchAuthority(folder)
+    principals = [Principal.parse(name) for name in ("policy_manager", "node_agent/hpc-1", "cli/alice")]
+    for principal in principals:
+        authority.issue(principal)
+    authority.issue_broker(["127.0.0.1"])
+    monkeypatch.setenv("PIRISCALE_IDENTITY", "cli/alice")
+    with running_broker() as place:
+        acl = acl_text(principals).replace("topic write perf/outcome\n", "")
+        (place.directory / "acl").write_text(acl)
+        for name in ("ca.pem", "cert.pem", "key.pem"):
+            shutil.copy(folder / "broker" / name, place.directory)
+            (place.directory / name).chmod(0o644)
+        (place.directory / "acl").chmod(0o644)
+        ca_file, cert_file, key_file = (place.directory / name for name in ("ca.pem", "cert.pem", "key.pem"))
+        tls = ServerTls(ca_file, cert_file, key_file, require_certificate=True)
+        with running_broker(MosquittoConfiguration(acl_file=place.directory / "acl", tls=tls)) as broker:
+            path = tmp_path / "piriscale.toml"
+            path.write_text(SECURED.format(port=broker.port, folder=folder))
+            yield load_settings(path)
+
+
+def test_every_component_is_asked_for_under_its_own_certificate(secured: Settings) -> None:
+    accounts, missing = accounts_of(secured)
+    found = [judge(account, "", ask(account.options, account.need)) for account in accounts]
+
+    assert not missing
+    assert {account.name for account in accounts} == {"policy_manager", "node_agent/hpc-1", "cli/alice"}
+    assert "user policy_manager may not" in only_wrong([one for each in found for one in each]).text
+
+
+def test_a_certificate_that_is_asked_for_and_not_there(secured: Settings) -> None:
+    accounts, missing = accounts_of(secured, [Role.RESOURCE_MANAGER])
+
+    assert accounts == []
+    assert "piriscale certs" in only_wrong(missing).remedy
+
+
+def test_the_name_in_a_certificate_is_the_identity(secured: Settings) -> None:
+    assert identity_of(secured.broker) == "cli/alice"

@@ -15,7 +15,7 @@ from components.cli.doctor.finding import Finding, Level, note, ok, wrong
 from components.cli.doctor.fleet import check_fleet
 from components.cli.doctor.losses import check_losses
 from components.cli.doctor.mosquitto_conf import check_configuration
-from components.cli.doctor.rights import Need, ask, judge, need_of
+from components.cli.doctor.rights import accounts_of, ask, identity_of, judge, need_of
 from components.cli.errors import UsageError
 from components.settings import BrokerSettings, Settings
 from components.shell.inbox import Inbox
@@ -24,7 +24,8 @@ from schemas.topics import Role
 AREA: Final = "broker"
 ANSWER_WITHIN_S: Final = 7.0
 DEALINGS_WITHIN_S: Final = 15.0
-OTHERS_WITHIN_S: Final = 12.0
+STORING_WITHIN_S: Final = 5.0
+FLEET_WITHIN_S: Final = 15.0
 _HANGS: Final = "see the broker's log: it hangs, or is overloaded"
 
 
@@ -36,25 +37,33 @@ def check_broker(settings: Settings, roles: Sequence[Role] = ()) -> list[Finding
     findings = check_connection(settings.broker)
     if any(finding.level is not Level.OK for finding in findings):
         return findings
-    options, need = options_of(settings.broker), need_of(settings, roles)
+    options = options_of(settings.broker)
+    heard = need_of(identity_of(settings.broker), settings.node_agent.node)
     return findings + run_all(
         [
-            Check("rights", lambda: _check_dealings(settings.broker, options, need), DEALINGS_WITHIN_S, _HANGS),
-            Check("storing", lambda: check_configuration(options.host, options.port), OTHERS_WITHIN_S, _HANGS),
-            Check("agents", lambda: check_fleet(settings.broker, need), OTHERS_WITHIN_S, _HANGS),
+            Check("rights", lambda: _check_dealings(settings, options, roles), DEALINGS_WITHIN_S, _HANGS),
+            Check("storing", lambda: check_configuration(options.host, options.port), STORING_WITHIN_S, _HANGS),
+            Check("agents", lambda: check_fleet(settings.broker, heard), FLEET_WITHIN_S, _HANGS),
         ]
     )
 
 
-def _check_dealings(settings: BrokerSettings, options: BrokerOptions, need: Need) -> list[Finding]:
+def _check_dealings(settings: Settings, options: BrokerOptions, roles: Sequence[Role]) -> list[Finding]:
     """What it lets us say and hear, and then, on a topic that it lets us write, what it would lose."""
-    if not need.roles:
-        return check_losses(options, None)
-    try:
-        answers = ask(options, need)
-    except OSError as error:
-        return [wrong("rights", f"cannot be asked for: {error}", "see the broker's log")]
-    return [*judge(settings, need, answers), *check_losses(options, answers.writable)]
+    accounts, findings = accounts_of(settings, roles)
+    writable = None
+    for account in accounts:
+        if not account.need.roles:
+            continue
+        try:
+            answers = ask(account.options, account.need)
+        except OSError as error:
+            text = f"of {account} cannot be asked for: {error}"
+            findings.append(wrong("rights", text, "see the broker's log, and the certificate or password"))
+            continue
+        findings += judge(account, settings.broker.topic_prefix, answers)
+        writable = answers.writable if account.options == options else writable
+    return findings + check_losses(options, writable)
 
 
 def check_connection(settings: BrokerSettings) -> list[Finding]:

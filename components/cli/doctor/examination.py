@@ -19,7 +19,7 @@ from components.cli.screen import console
 from components.settings import Settings
 from schemas.topics import Role
 
-BROKER_WITHIN_S: Final = 25.0
+BROKER_WITHIN_S: Final = 27.0
 OTHERS_WITHIN_S: Final = 15.0
 _MARKS: Final = {Level.OK: ("✓", "green"), Level.NOTE: ("•", "yellow"), Level.WRONG: ("✗", "bold red")}
 

@@ -29,6 +29,12 @@ from schemas.topics import Role, topic_of
 AGENTS: Final = "agents"
 CLOCKS: Final = "clocks"
 LISTEN_S: Final = 5.0
+LONGER_S: Final = 5.0
+"""So much longer when an agent began lately: another of its name would end it when it is started again itself."""
+STEP_S: Final = 0.25
+LATELY_MS: Final = 10_000
+TAKEOVER_MS: Final = 250
+"""An end and the next beginning so close together are one event. A crashed agent takes longer to start again."""
 OFF_S_MAX: Final = 10.0
 """Two clocks further apart are far off: ages and histories mislead, and certificates may seem not valid yet."""
 STARTS_MAX: Final = 2
@@ -54,11 +60,28 @@ class Agent:
     containers: dict[int, set[str]] = field(default_factory=lambda: defaultdict(set))
     """Ids of the containers that each life saw."""
     heard: set[type[Message]] = field(default_factory=set)
+    lost_at_ms: int | None = None
+    began_at_ms: int = 0
+    taken_over: bool = False
 
-    def lives(self, boot_id: int) -> None:
+    def lives(self, boot_id: int, now_ms: int) -> None:
         """Note that a life spoke."""
         if not self.boots or self.boots[-1] != boot_id:
             self.boots.append(boot_id)
+            if self.lost_at_ms is not None and now_ms - self.lost_at_ms <= TAKEOVER_MS:
+                self.taken_over = True
+
+    def hear(self, status: ComponentStatus, *, retained: bool, now_ms: int) -> None:
+        """Note what the agent, or the broker in its place, says of it."""
+        self.ready = status.state is ConnectionState.READY
+        if self.ready:
+            self.began_at_ms = max(self.began_at_ms, status.ts or 0)
+        if retained:
+            return
+        if status.state is ConnectionState.LOST:
+            self.lost_at_ms = now_ms
+        else:
+            self.lives(status.boot_id, now_ms)
 
 
 @dataclass
@@ -76,20 +99,25 @@ class Fleet:
             self._note_clock(message, heard, now_ms)
         match message:
             case ComponentStatus(component=Role.NODE_AGENT):
-                agent = self.agents[message.instance]
-                agent.ready = message.state is ConnectionState.READY
-                if not heard.retained and message.state is not ConnectionState.LOST:
-                    agent.lives(message.boot_id)
+                self.agents[message.instance].hear(message, retained=heard.retained, now_ms=now_ms)
             case NodeInfo() | NodeSnapshot() | StatusReply() | NodeMetrics():
-                self._note_agent(message, heard)
+                self._note_agent(message, heard, now_ms)
 
-    def _note_agent(self, message: NodeInfo | NodeSnapshot | StatusReply | NodeMetrics, heard: Heard) -> None:
+    def restless(self, now_ms: int) -> bool:
+        """Whether an agent began lately, and it is not known yet why."""
+        if any(agent.taken_over for agent in self.agents.values()):
+            return False
+        return any(abs(now_ms - agent.began_at_ms) < LATELY_MS for agent in self.agents.values())
+
+    def _note_agent(
+        self, message: NodeInfo | NodeSnapshot | StatusReply | NodeMetrics, heard: Heard, now_ms: int
+    ) -> None:
         agent = self.agents[message.node]
         agent.heard.add(type(message))
         if isinstance(message, NodeMetrics):
             return
         if not heard.retained:
-            agent.lives(message.boot_id)
+            agent.lives(message.boot_id, now_ms)
         if isinstance(message, NodeSnapshot | StatusReply):
             agent.containers[message.boot_id] |= {one.runtime_id for one in message.containers}
 
@@ -102,27 +130,39 @@ class Fleet:
             self.offsets_ms[f"node {message.node}"].append(message.ts - now_ms)
 
 
-def check_fleet(settings: BrokerSettings, need: Need, listen_s: float = LISTEN_S) -> list[Finding]:
+def check_fleet(
+    settings: BrokerSettings, need: Need, listen_s: float = LISTEN_S, longer_s: float = LONGER_S
+) -> list[Finding]:
     """Listen for a while, and judge; silence only of what `need` is to hear."""
     fleet = Fleet()
     try:
         with Session(settings, subscriptions_to(*_HEARD)) as session:
             for heard in session.retained():
                 fleet.hear(heard, _now_ms())
-            _ask(session, fleet)
-            for heard in session.until(time.monotonic() + (listen_s if fleet.agents else min(listen_s, 1.0))):
-                fleet.hear(heard, _now_ms())
+            _ask(settings, fleet)
+            _listen(session, fleet, listen_s if fleet.agents else min(listen_s, 1.0), longer_s)
     except CliError as error:
         return [note(AGENTS, f"the running system cannot be looked at: {error}", "see the findings on the broker")]
     return [*judge_agents(fleet, need), *judge_clocks(fleet)]
 
 
-def _ask(session: Session, fleet: Fleet) -> None:
+def _listen(session: Session, fleet: Fleet, listen_s: float, longer_s: float) -> None:
+    """Take in what comes for a while, and for longer while it is unclear."""
+    began = time.monotonic()
+    while time.monotonic() < began + listen_s + (longer_s if fleet.restless(_now_ms()) else 0.0):
+        heard = session.receive(STEP_S)
+        if heard is not None:
+            fleet.hear(heard, _now_ms())
+
+
+def _ask(settings: BrokerSettings, fleet: Fleet) -> None:
+    """Ask agents and ResourceManager, in a session of its own: one that was refused something hears no more."""
     number = uuid.uuid4().hex[:8]
-    for node in fleet.agents:
-        session.publish(StatusRequest(id=f"doctor-{number}-{node}", node=node))
     nobody = f"piriscale-doctor-{number}"
-    session.publish(ValidateRequest(id=nobody, node=nobody, workload_id=nobody))
+    with Session(settings, ()) as session:
+        for node in fleet.agents:
+            session.publish(StatusRequest(id=f"doctor-{number}-{node}", node=node))
+        session.publish(ValidateRequest(id=nobody, node=nobody, workload_id=nobody))
 
 
 def judge_agents(fleet: Fleet, need: Need) -> Iterator[Finding]:
@@ -140,8 +180,10 @@ def judge_agents(fleet: Fleet, need: Need) -> Iterator[Finding]:
 
 def _judge_agent(node: str, agent: Agent, need: Need) -> Iterator[Finding]:
     remedy = f"give each machine's agent a node name of its own: node_agent.node; one of them keeps {node}"
-    if agent.boots != sorted(agent.boots) or _two_machines(agent):
-        yield wrong(AGENTS, f"two agents call themselves {node}: what one says, the other contradicts", remedy)
+    if agent.taken_over or agent.boots != sorted(agent.boots) or _two_machines(agent):
+        yield wrong(
+            AGENTS, f"two agents call themselves {node}: they take over from each other, or contradict", remedy
+        )
     elif len(agent.boots) > STARTS_MAX:
         text = (
             f"the agent of {node} started {len(agent.boots) - 1} times while it was looked at: two agents of that "

@@ -12,11 +12,13 @@ from typing import Final
 
 from cryptography import x509
 
-from broker.access import Person, Principal
+from broker.access import Person, Principal, component_identity
 from broker.options import BrokerOptions
 from broker.probe import REFUSED_FROM, Probe, ask_to_publish
 from components.cli.assembly import ROLES
+from components.cli.connection import options_of, person
 from components.cli.doctor.finding import Finding, note, ok, wrong
+from components.cli.errors import UsageError
 from components.settings import BrokerSettings, Settings
 from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
 
@@ -40,12 +42,8 @@ class Need:
         return any(role in topic.readers or role in (Role.CLI, Role.DEBUG_TAP) for role in self.roles)
 
 
-def need_of(settings: Settings, roles: Sequence[Role] = ()) -> Need:
-    """What the identity says that this user is, unless `roles` are given; for other names everybody's rights."""
-    node = settings.node_agent.node
-    if roles:
-        return Need(tuple(roles), node)
-    name = identity_of(settings.broker)
+def need_of(name: str, node: str) -> Need:
+    """What an identity says that it is; of other names everybody's rights."""
     try:
         principal = Principal.parse(name)
     except ValueError:
@@ -65,11 +63,48 @@ def need_of(settings: Settings, roles: Sequence[Role] = ()) -> Need:
 
 def identity_of(settings: BrokerSettings) -> str:
     """The name by which the broker's ACL knows us: of the certificate, else of the user; empty: none."""
+    settings = settings.of(person())
     if settings.tls is not None and settings.tls.cert_file is not None:
         certificate = x509.load_pem_x509_certificate(settings.tls.cert_file.read_bytes())
         for attribute in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME):
             return str(attribute.value)
     return settings.username or ""
+
+
+@dataclass(frozen=True)
+class Account:
+    """An identity, how it reaches the broker, and what it needs there."""
+
+    name: str
+    """Empty: it has none."""
+    options: BrokerOptions
+    need: Need
+
+    def __str__(self) -> str:
+        return f"user {self.name}" if self.name else "an anonymous client"
+
+
+def accounts_of(settings: Settings, roles: Sequence[Role] = ()) -> tuple[list[Account], list[Finding]]:
+    """Whom to ask for: ourselves; where each component has an identity of its own, all whose files are here.
+
+    `roles`: whose rights are needed, if it is not for the name to say.
+    """
+    node = settings.node_agent.node
+    ours = identity_of(settings.broker)
+    if settings.broker.of("one") == settings.broker.of("another"):
+        need = Need(tuple(roles), node) if roles else need_of(ours, node)
+        return [Account(ours, options_of(settings.broker), need)], []
+    accounts, missing = [], []
+    for role in roles or (*ROLES, Role.CLI):
+        name = ours if role is Role.CLI else component_identity(role, node)
+        try:
+            accounts.append(Account(name, options_of(settings.broker, name), Need((role,), node)))
+        except UsageError as error:
+            if roles:
+                missing.append(
+                    wrong(AREA, f"{name}: {error}", f"make its certificate: piriscale certs, with {name}")
+                )
+    return accounts, missing
 
 
 @dataclass(frozen=True)
@@ -96,17 +131,16 @@ def ask(options: BrokerOptions, need: Need) -> Answers:
     return Answers(ask_to_publish(options, client_id, topics, PROBE_BODY, ANSWER_WITHIN_S), heard)
 
 
-def judge(settings: BrokerSettings, need: Need, answers: Answers) -> list[Finding]:
+def judge(account: Account, topic_prefix: str, answers: Answers) -> list[Finding]:
     """One finding for each role that lacks rights; one in all when none does."""
-    name = identity_of(settings)
-    user = f"user {name}" if name else "an anonymous client"
-    found = [_judge(role, user, settings.topic_prefix, need.node, answers) for role in need.roles]
+    need = account.need
+    found = [_judge(role, str(account), topic_prefix, need.node, answers) for role in need.roles]
     lacking = [one for one in found if one is not None]
     if not answers.said:
         text = "what may be said cannot be asked without an effect: the broker has no QoS 2"
         lacking.append(note(AREA, text, "see the broker's log for refused messages"))
     whose = "every component and the command line" if len(need.roles) > 1 else str(need.roles[0])
-    return lacking or [ok(AREA, f"{user} may say and subscribe to what {whose} must")]
+    return lacking or [ok(AREA, f"{account} may say and subscribe to what {whose} must")]
 
 
 def _judge(role: Role, user: str, topic_prefix: str, node: str, answers: Answers) -> Finding | None:
