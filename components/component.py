@@ -113,3 +113,12 @@ class Raw(Protocol):
     """A component that takes deliveries as they came, not decoded, when `raw` is true."""
 
     raw: bool
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """A component that hears more than is its own, and tells so before anything is decoded."""
+
+    def concerns(self, topic: str) -> bool:
+        """Whether a delivery on this topic is for this instance."""
+        ...

@@ -143,6 +143,8 @@ class MonitoringSettings(_Section):
     repeat_s: Seconds = 30.0
     stale_s: Seconds = 10.0
     hysteresis_percent: Annotated[float, Field(ge=0, lt=100)] = 10.0
+    partition: Annotated[str, Field(pattern=r"^[1-9][0-9]?/[1-9][0-9]?$")] = "1/1"
+    """Which part of all nodes this instance watches: "2/3" is the second of three."""
     thresholds: tuple[ThresholdSettings, ...] = ()
 
     @model_validator(mode="after")
@@ -150,6 +152,19 @@ class MonitoringSettings(_Section):
         if self.needed > self.window:
             raise ValueError(f"needed ({self.needed}) must be at most window ({self.window})")
         return self
+
+    @model_validator(mode="after")
+    def _partition_is_one_of_them(self) -> "MonitoringSettings":
+        mine, parts = self.part
+        if mine > parts:
+            raise ValueError(f'partition "{self.partition}" names part {mine} of {parts}')
+        return self
+
+    @property
+    def part(self) -> tuple[int, int]:
+        """Number of this part, from 1, and how many there are."""
+        mine, _, parts = self.partition.partition("/")
+        return int(mine), int(parts)
 
 
 class PolicySettings(_Section):

@@ -48,6 +48,7 @@ needed = 6
 repeat_s = 15
 stale_s = 5
 hysteresis_percent = 20
+partition = "1/2"
 
 [[monitoring.thresholds]]
 workload = "nav_*"

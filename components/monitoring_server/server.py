@@ -11,6 +11,7 @@ from broker.bus import Subscription
 from components.component import Instant, Output
 from components.monitoring_server.exposition import families
 from components.monitoring_server.fleet import NODES_MAX, SILENT_S, Fleet
+from components.monitoring_server.share import Share
 from components.monitoring_server.workload import Episode, Workload
 from components.presence import away, supersedes
 from components.repeater import Repeater
@@ -39,7 +40,6 @@ class MonitoringServer:
     """
 
     role = Role.MONITORING_SERVER
-    instance = "main"
     persistent = False
 
     def __init__(self, settings: Settings, new_id: Callable[[], str]) -> None:
@@ -48,6 +48,8 @@ class MonitoringServer:
         self.events_deferred = 0
         """Times that an event had to wait for outcomes of earlier ones."""
         monitoring = settings.monitoring
+        self._share = Share(*monitoring.part)
+        self.instance = self._share.name
         self.fleet = Fleet(
             lambda node, name: Workload(node, name, monitoring, settings.thresholds_of(name)),
             silent_s=max(SILENT_S, 2 * monitoring.stale_s),
@@ -89,6 +91,10 @@ class MonitoringServer:
             Subscription(topic_of(NodeInfo).filter()),
             Subscription(topic_of(NodeSnapshot).filter()),
         ]
+
+    def concerns(self, topic: str) -> bool:
+        """Whether a message is of a node that this instance watches; what is of no node is for all."""
+        return self._share.whole or self._share.has(topic)
 
     def start(self, now: Instant) -> list[Output]:
         """Begin with nothing known."""

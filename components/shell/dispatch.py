@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.bus import Bus, Connected, Delivery
-from components.component import Call, Component, Instant, Output, Raw
+from components.component import Call, Component, Instant, Output, Raw, Selective
 from components.shell.counters import Counters
 from components.shell.deadletters import DeadLetters
 from components.shell.logs import about
@@ -63,6 +63,7 @@ class Dispatcher:
         self._retry_after_s = retry_after_s
         self._dead = DeadLetters(component.role)
         self._raw = isinstance(component, Raw) and component.raw
+        self._selective = component if isinstance(component, Selective) else None
         self._source = f"{component.role}/{component.instance}"
         self._first_outputs: list[Output] | None = []
 
@@ -94,7 +95,7 @@ class Dispatcher:
     def delivered(self, delivery: Delivery) -> None:
         """Handle a message and acknowledge it."""
         self.counters.received += 1
-        if delivery.topic != self._dead.topic:
+        if delivery.topic != self._dead.topic and self._concerns_us(delivery.topic):
             item = decode(delivery.topic, delivery.payload) if self._needs_decoding(delivery) else delivery
             self._route(item, delivery)
         self._bus.ack(delivery)
@@ -155,6 +156,9 @@ class Dispatcher:
         if message.source is None:
             stamp["source"] = self._source
         return message.model_copy(update=stamp) if stamp else message
+
+    def _concerns_us(self, topic: str) -> bool:
+        return self._selective is None or topic == self._status.topic or self._selective.concerns(topic)
 
     def _needs_decoding(self, delivery: Delivery) -> bool:
         return not self._raw or delivery.topic == self._status.topic

@@ -190,3 +190,20 @@ def test_calls_are_submitted_and_not_published() -> None:
 
     assert bench.calls == [call]
     assert bench.bus.frames == []
+
+
+class Choosy(Probe):
+    """One of several instances, which takes requests about others only from the bus."""
+
+    def concerns(self, topic: str) -> bool:
+        return topic != "resources/validate"
+
+
+def test_what_is_another_instances_is_acknowledged_and_nothing_more() -> None:
+    bench = Bench(Choosy(on_handle=answer_to))
+    unreadable = delivery("resources/validate", b"\xc1 neither this nor that")
+
+    bench.dispatcher.delivered(unreadable)
+
+    assert bench.bus.log == [unreadable]
+    assert bench.bus.acked == [unreadable]
