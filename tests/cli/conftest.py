@@ -7,9 +7,9 @@ import pytest
 
 from tests.cli.system import Configuration, configuration, running_system
 from tests.fixtures.broker import RunningBroker, running_broker
-from tests.fixtures.podman import private_podman
+from tests.fixtures.podman import own_podman, private_podman
 
-__all__ = ["alone", "broker", "private_podman", "system"]
+__all__ = ["alone", "broker", "own_podman", "private_podman", "system"]
 
 
 @pytest.fixture(scope="session")

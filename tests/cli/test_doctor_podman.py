@@ -1,6 +1,7 @@
 """`doctor` on Podman: socket, version, runtime, delegated controllers."""
 
 import json
+import shutil
 import socket
 import threading
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from components.cli.doctor.podman import check_podman, judge_host
 from components.node_agent.podman.private import PrivatePodman
 from components.settings import NodeAgentSettings
 from tests.cli.findings import HYBRID, V1, V2, all_ok, only_wrong
+from tests.requirements import require
 
 
 class _Service(ThreadingMixIn, UnixStreamServer):
@@ -68,6 +70,21 @@ def test_the_podman_of_this_machine_is_fine(private_podman: PrivatePodman) -> No
     }
 
     assert Level.WRONG not in levels
+
+
+def test_the_podman_of_this_machine_with_crun_where_cgroups_are_mixed(own_podman: PrivatePodman) -> None:
+    """It would start no container, and say so only then."""
+    require(read_cgroups().hybrid, "a machine that mixes cgroup v1 and v2")
+    require(shutil.which("crun") is not None, "crun (apt-get install crun)")
+    own_podman.kill_service()
+    file = own_podman.directory / "containers.conf"
+    file.write_text(file.read_text().replace('runtime = "runc"', 'runtime = "crun"'))
+    own_podman.start_service()
+
+    found = only_wrong(check_podman(NodeAgentSettings(podman_url=own_podman.url), read_cgroups()))
+
+    assert "crun cannot create containers" in found.text
+    assert 'runtime = "runc"' in found.remedy
 
 
 def test_a_podman_that_is_too_old(tmp_path: Path) -> None:

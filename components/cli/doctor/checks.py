@@ -32,7 +32,7 @@ def run_all(checks: Sequence[Check]) -> list[Finding]:
     found: list[Finding] = []
     for check, thread in zip(checks, threads, strict=True):
         thread.join(max(0.0, began + check.within_s - time.monotonic()))
-        late = wrong(check.area, f"no answer within {check.within_s:.0f} s", check.remedy)
+        late = wrong(check.area, f"no answer within {check.within_s:g} s", check.remedy)
         found += [late] if check.findings is None else check.findings
     return found
 
