@@ -12,7 +12,7 @@ WIDE: Final = 120
 NARROWEST: Final = 60
 _NAME_MIN: Final = 8
 _NODE_MAX_NARROW, _NODE_MAX_WIDE = 12, 24
-_NAME_MAX: Final = 44
+_NAME_MAX: Final = 32
 
 
 @dataclass(frozen=True)

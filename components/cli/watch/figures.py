@@ -14,6 +14,9 @@ AVAILABLE: Final = "░"
 ASCII_OF: Final = {ALLOCATED: "#", RESERVED: "=", AVAILABLE: "."}
 
 STYLE_OF_BAR: Final = {ALLOCATED: "blue", RESERVED: "magenta", AVAILABLE: "green"}
+SUM_WIDTH: Final = 25
+"""Columns that the sum of three amounts and its result may take."""
+
 OVER_STYLE: Final = "bold red"
 
 
@@ -88,12 +91,21 @@ def use_bar(used: int | None, limit: int | None, width: int) -> Text:
 
 
 def divided(
-    total: int, allocated: int, reserved: int, available: int, show: Callable[[int], str], *, wide: bool
-) -> str:
-    """What a bar shows, in numbers: "15.5 of 20 free"."""
-    if not wide:
-        return f"{show(available)} of {show(total)} free"
-    return f"{show(allocated)} allocated  {show(reserved)} reserved  {show(available)} of {show(total)} free"
+    total: int, allocated: int, reserved: int, available: int, show: Callable[[int], str], width: int
+) -> Text:
+    """What a bar shows, in numbers and its colours: "2.5 + 2 + 15.5 = 20"; where narrow "15.5 of 20 free"."""
+    style = OVER_STYLE if allocated + reserved > total else ""
+    if width < SUM_WIDTH:
+        return Text().append(fit(f"{show(available)} of {show(total)} free", width), style)
+    text = Text().append(show(allocated), style or STYLE_OF_BAR[ALLOCATED])
+    text.append(" + ", style or "dim").append(show(reserved), style or STYLE_OF_BAR[RESERVED])
+    if style:
+        text.append(f" > {show(total)}", style)
+    else:
+        text.append(" + ", "dim").append(show(available), STYLE_OF_BAR[AVAILABLE])
+        text.append(f" = {show(total)}", "dim")
+    text.truncate(width, overflow="ellipsis", pad=True)
+    return text
 
 
 def _cells(part: int, total: int, width: int) -> int:

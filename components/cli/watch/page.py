@@ -5,6 +5,7 @@ from typing import Final
 
 from rich.text import Text
 
+from components.cli.screen import printable
 from components.cli.watch.columns import Columns, columns
 from components.cli.watch.figures import fit, seconds
 from components.cli.watch.rows import clock
@@ -44,7 +45,10 @@ def page(seen: Overview, view: View, moment: Moment, width: int, height: int) ->
             line.stylize("dim")
     lines = [_header(moment, widths), *body[: max(0, height - 2)]]
     lines += [Text()] * (height - 1 - len(lines))
-    return [*lines, _footer(view, widths)][-height:]
+    lines = [*lines, _footer(view, widths)][-height:]
+    for line in lines:
+        line.truncate(width, overflow="crop")
+    return lines
 
 
 def _body(
@@ -98,12 +102,14 @@ def _lines_of(section: Section, lines: int, view: View, widths: Columns) -> list
 
 
 def _header(moment: Moment, widths: Columns) -> Text:
-    line = Text(" piriscale watch ", "bold reverse")
+    line = Text()
     if moment.lost is not None:
         gone = seconds(max(0, moment.now_ms - moment.lost_ms))
-        line.append(f" ✗ no connection for {gone}, trying again: {moment.lost}", "bold red")
+        line.append(f" ✗ no connection for {gone}, trying again: {printable(moment.lost)}", "bold red")
     else:
-        line.append(" ● live", "bold green").append(f"  {moment.broker}", "dim")
+        line.append(" piriscale watch ", "bold reverse").append(" ● live", "bold green").append(
+            f"  {moment.broker}", "dim"
+        )
         if moment.dropped:
             line.append(f"  {moment.dropped} messages came too fast to be counted in", "yellow")
     line.truncate(widths.width - 13, overflow="ellipsis", pad=True)
@@ -133,11 +139,12 @@ def _footer(view: View, widths: Columns) -> Text:
 def _help(widths: Columns) -> list[Text]:
     keys = (
         ("q, Ctrl-C", "quit"),
-        ("/", "show only what has these letters in its name, of a node or a workload; enter keeps, esc clears"),
-        ("n", "show one node, then the next one, then all"),
+        ("/", "show what has these letters in the name of its"),
+        ("", "node or workload; enter keeps it, esc clears it"),
+        ("n", "show one node, then the next one, then all again"),
         ("a", "show only what needs attention"),
         ("esc, c", "show everything again"),
-        ("s", "sort workloads by name, node, state, age, CPU use, memory use"),
+        ("s", "sort by name, node, state, age, CPU use, memory use"),
         ("r", "reverse that order"),
         ("tab, shift-tab", "choose the part to scroll; it gets the most lines"),
         ("↑ ↓, k j", "scroll by a line"),
@@ -145,17 +152,17 @@ def _help(widths: Columns) -> list[Text]:
         ("home, end", "to the beginning, to the end; g and G, too"),
         ("?", "this help; any key leaves it"),
     )
-    lines = [Text(), Text(" Keys", "bold"), Text()]
+    lines = [Text(" Keys", "bold")]
     for key, meaning in keys:
         lines.append(Text(f"  {key:<20}", "bold cyan").append(fit(meaning, widths.width - 23)))
-    signs = Text("  ")
+    lines += [Text(), Text(" Signs", "bold")]
     for mark, word, style in (
         ("●", "good", "green"),
         ("◐", "at work", "cyan"),
-        ("▲", "look at it", "yellow"),
+        ("▲", "look at it: drift, a refusal, something that waits", "yellow"),
         ("✗", "wrong", "bold red"),
         ("○", "not managed, or nothing to do", "dim"),
     ):
-        signs.append(f"{mark} ", style).append(f"{word}   ")
-    units = "  CPU in cores, memory in M, G, T (binary). ∞ no limit, – not asked for, ? not known. Times are UTC."
-    return [*lines, Text(), Text(" Signs", "bold"), Text(), signs, Text(fit(units, widths.width))]
+        lines.append(Text(f"  {mark} ", style).append(word, "default"))
+    units = "  ∞ no limit, – not asked for, ? not known. Memory is binary. Times are UTC."
+    return [*lines, Text(units, "dim")]

@@ -1,12 +1,13 @@
 """One line of the page for each node, workload, action, event and need."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Final
 
 from rich.text import Text
 
-from components.cli.screen import ago, styled
+from components.cli.screen import ago
 from components.cli.watch.columns import Columns
 from components.cli.watch.figures import bar, cores, cores_used, divided, fit, memory, seconds, use_bar
 from components.overview.actions import ActionSeen
@@ -47,7 +48,7 @@ def managed(state: ResourceState) -> bool:
 
 def sign(level: Level) -> Text:
     """The sign of a level, with the space after it."""
-    return Text(f"{SIGN_OF_LEVEL[level]} ", STYLE_OF_LEVEL[level])
+    return Text().append(f"{SIGN_OF_LEVEL[level]} ", STYLE_OF_LEVEL[level])
 
 
 def lead(level: Level, name: str, node: str, widths: Columns) -> Text:
@@ -70,9 +71,9 @@ def workload_heads(widths: Columns) -> Text:
 
 def workload_groups(widths: Columns) -> Text:
     """What the columns of numbers are: CPU in cores, memory in bytes."""
-    text = Text(style="bold dim")
+    text = Text()
     for title in ("CPU cores", "memory"):
-        text.append(GAP + f" {title} ".center(widths.group, "─"))
+        text.append(GAP + f" {title} ".center(widths.group, "─"), "bold dim")
     return text
 
 
@@ -127,14 +128,14 @@ def node_row(node: str, capacity: NodeCapacity | None, seen: Overview, widths: C
     agent = seen.components.get((Role.NODE_AGENT, node))
     level = LEVEL_OF_PRESENCE[agent.state] if agent else Level.BAD
     row = sign(level)
-    name = min(widths.name, 30 if widths.wide else 12)
+    name = min(max(widths.node, 8), 24) if widths.wide else 12
     row.append(fit(node, name), "bold")
-    if level is not Level.GOOD or capacity is None:
-        presence = f"agent {agent.state}" if agent else "no agent"
-        row.append(f" {fit(presence, 18)}", STYLE_OF_LEVEL[level])
+    presence = f"agent {agent.state}" if agent else "no agent"
+    if widths.wide or capacity is None:
+        row.append(f" {fit(presence, 14)}", STYLE_OF_LEVEL[level])
     if capacity is None:
         return row
-    words = 47 if widths.wide else 17
+    words = 27 if widths.wide else 17
     rest = widths.width - row.cell_len - 2 * (len(GAP) + 4 + words)
     for what, show in (("cpu", cores), ("memory", memory)):
         total, allocated, kept, available = (
@@ -143,8 +144,10 @@ def node_row(node: str, capacity: NodeCapacity | None, seen: Overview, widths: C
         )
         row.append(f"{GAP}{what[:3]} ", "dim")
         row.append_text(bar(total, allocated, kept, max(4, rest // 2 - 1))).append(" ")
-        text = divided(total, allocated, kept, available, show, wide=widths.wide)
-        row.append(fit(text, words), "bold red" if allocated + kept > total else "")
+        row.append_text(divided(total, allocated, kept, available, show, words))
+    if not widths.wide and level is not Level.GOOD:  # what is free on a node without its agent helps nobody
+        row.right_crop(words)
+        row.append(fit(presence, words), STYLE_OF_LEVEL[level])
     return row
 
 
@@ -160,7 +163,8 @@ def action_row(seen: ActionSeen, widths: Columns, now_ms: int) -> Text:
     row.append(f" {fit(seconds(max(0, spent_ms - seen.began_ms)), 6, right=True)}")
     doubt = "not heard of since the connection was lost" if seen.doubted_ms is not None else None
     dry_run = "dry run" if status.dry_run else None
-    text = listed(f"→ {describe(seen.target)}", dry_run, joined(status.reason, status.message), doubt)
+    target = f"→ {describe(seen.target)}" if seen.target is not None else None
+    text = listed(target, dry_run, joined(status.reason, status.message), doubt)
     return row.append(GAP + fit(text, max(0, widths.width - row.cell_len - 2)))
 
 
@@ -170,8 +174,7 @@ def event_row(event: Event, widths: Columns) -> Text:
     row.append(f"{clock(event.at_ms)} ", "dim")
     about = f"{event.workload} on {event.node}" if event.workload and event.node else event.workload or event.node
     if about:
-        row.append(fit(about, min(max(20, widths.name + 4), 40) if not widths.wide else 40))
-        row.append(" ")
+        row.append(f"{fit(about, widths.lead - 2 if widths.wide else 20)} ")
     return row.append(fit(event.text, max(0, widths.width - row.cell_len)), _event_style(event.level))
 
 
@@ -204,14 +207,10 @@ def clock(epoch_ms: float) -> str:
 
 
 def sign_counts(states: Sequence[ResourceState]) -> Text:
-    """How many workloads are in which state, for the title."""
+    """How many workloads have which sign, the gravest first; for the title."""
+    counts = Counter(LEVEL_OF_STATE[state.sync_state] if managed(state) else Level.QUIET for state in states)
     text = Text()
-    counts: dict[SyncState, int] = {}
-    for state in states:
-        if managed(state):
-            counts[state.sync_state] = counts.get(state.sync_state, 0) + 1
-    for sync_state in reversed(SyncState):
-        if sync_state in counts:
-            level = LEVEL_OF_STATE[sync_state]
-            text.append(f"  {SIGN_OF_LEVEL[level]} {counts[sync_state]}", styled(sync_state))
+    for level in (Level.BAD, Level.WARN, Level.BUSY, Level.GOOD, Level.QUIET):
+        if counts[level]:
+            text.append(f"  {SIGN_OF_LEVEL[level]} {counts[level]}", STYLE_OF_LEVEL[level])
     return text

@@ -104,7 +104,7 @@ def workloads(seen: Overview, view: View, now_ms: int, needs: list[Need], widths
     if not widths.wide:
         title.append(_chosen(view), "yellow")
     indent = widths.lead + widths.state + 1 + 4
-    groups = Text(_chosen(view) if widths.wide else "", "yellow")
+    groups = Text().append(_chosen(view) if widths.wide else "", "yellow")
     groups.truncate(indent, overflow="ellipsis", pad=True)
     groups.append_text(workload_groups(widths))
     rows = [partial(workload_row, key, state, seen, widths, now_ms) for key, state in shown]
