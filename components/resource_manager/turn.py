@@ -54,7 +54,14 @@ class Live:
 
     def copy(self) -> "Live":
         """The same, to return to when a turn could not be written down."""
-        return Live(**{k: v.copy() if hasattr(v, "copy") else v for k, v in vars(self).items()})
+        return Live(**{name: _copied(value) for name, value in vars(self).items()})
+
+
+def _copied(value: Any) -> Any:
+    """A container's copy; each turn makes one of all of them, and most are empty."""
+    if isinstance(value, float):
+        return value
+    return value.copy() if value else type(value)()
 
 
 class Turn:

@@ -60,7 +60,9 @@ def _tell(result: Result, lines: int, planted: str | None) -> None:
 
 
 def _chunk(first: int, count: int, options: argparse.Namespace) -> tuple[list[Result], int, int, int]:
-    gc.disable()  # a simulation is garbage as a whole, when it is over
+    gc.collect()
+    gc.freeze()  # what is there by now will stay
+    gc.disable()  # and a simulation is garbage as a whole, when it is over
     failed: list[Result] = []
     steps = actions = 0
     for seed in range(first, first + count):

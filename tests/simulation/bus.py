@@ -121,9 +121,9 @@ class Broker:
                 self.retained[frame.topic] = (sender, frame)
             else:
                 self.retained.pop(frame.topic, None)
-        for session in list(self.sessions.values()):
-            if session.wants(frame.topic):
-                self._enqueue(session, sender, frame, retained=False)
+        topic = frame.topic
+        for session in [s for s in self.sessions.values() if s.topics.get(topic, True) and s.wants(topic)]:
+            self._enqueue(session, sender, frame, retained=False)
 
     def acknowledged(self, session: Session, packet: int) -> None:
         """Forget a delivered message."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from components.shell import dispatch
+from components.shell import dispatch, status
 from tests.simulation.bus import once
 from tests.simulation.faults import Faults
 from tests.simulation.planted import plant
@@ -46,7 +46,7 @@ def simulate(seed: int, *, planted: str | None = None, listener: Callable[[Note]
     violation = None
     system = None
     try:
-        with plant(planted), _decoding_once():
+        with plant(planted), _once_only():
             system = System(world, directory)
             try:
                 _run(system)
@@ -62,14 +62,15 @@ def simulate(seed: int, *, planted: str | None = None, listener: Callable[[Note]
 
 
 @contextlib.contextmanager
-def _decoding_once() -> Iterator[None]:
-    """Let the real codec read the same bytes once for all who hear them: messages are immutable."""
-    shell = vars(dispatch)
-    before, shell["decode"] = shell["decode"], once
+def _once_only() -> Iterator[None]:
+    """Let the codec read the same bytes once for all who hear them, and processes not look for their version."""
+    codec, release = vars(dispatch), vars(status)
+    before = codec["decode"], release["version"]
+    codec["decode"], release["version"] = once, lambda: "simulated"
     try:
         yield
     finally:
-        shell["decode"] = before
+        codec["decode"], release["version"] = before
 
 
 def _run(system: System) -> None:
