@@ -1,18 +1,15 @@
 """Observations as messages: reports of containers, cut to what a message may carry."""
 
-import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
 
 from components.node_agent.observe import Look, Observation
 from components.node_agent.usage import UsageMeter
 from schemas.codec import MESSAGE_BYTES_MAX, pack
-from schemas.message import Wire, is_name
+from schemas.message import Wire
 from schemas.metrics import ContainerUse
 from schemas.node import ContainerReport
 from schemas.resources import Fence
-
-_log = logging.getLogger(__name__)
 
 ENVELOPE_BYTES: Final = 4096
 """Room for all fields of a message besides its containers."""
@@ -34,11 +31,10 @@ class Reporter:
         self._was_busy = was_busy
         self._wire = wire
         self._meter = UsageMeter()
-        self._unnamable: set[str] = set()
 
     def reports(self, seen: Observation, asked_at: float, epoch_ms: int) -> list[ContainerReport]:
         """One report a container; living ones first, then by name."""
-        looks = sorted(self._namable(seen.looks), key=lambda look: (not look.container.alive, look.container.name))
+        looks = sorted(seen.looks, key=lambda look: (not look.container.alive, look.container.name))
         return [self._report(look, seen.at, asked_at, epoch_ms) for look in looks]
 
     def _report(self, look: Look, at: float, asked_at: float, epoch_ms: int) -> ContainerReport:
@@ -67,7 +63,7 @@ class Reporter:
                 usage=self._meter.usage(look.container, look.reading, seen.at, epoch_ms),
                 limits=look.reading.limits,
             )
-            for look in self._namable(seen.looks)
+            for look in seen.looks
             if look.reading is not None
         ]
         first = True
@@ -88,15 +84,6 @@ class Reporter:
     def keep_only(self, seen: Observation) -> None:
         """Forget the use of containers that are gone."""
         self._meter.keep_only({look.container.id for look in seen.looks})
-
-    def _namable(self, looks: Iterable[Look]) -> Iterator[Look]:
-        for look in looks:
-            name = look.container.name
-            if is_name(name):
-                yield look
-            elif name not in self._unnamable and len(self._unnamable) < 1000:
-                self._unnamable.add(name)
-                _log.warning("%r cannot stand in a topic, so it is not reported; give it a shorter name", name)
 
 
 def own_labels(labels: Mapping[str, str]) -> dict[str, str] | None:

@@ -11,11 +11,20 @@ from typing import ClassVar, Final, Protocol
 
 from schemas.enums import Reason
 from schemas.limits import Amount, Limits
+from schemas.message import is_name
 from schemas.units import BYTES_PER_MIB
 
 DEFAULT_PERIOD_US: Final = 100_000
 NO_LIMITS: Final = Limits()
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
+
+
+def workload_name(name: str, container_id: str) -> str:
+    """What a container is called on the bus: its name, or its full id where no topic can hold the name.
+
+    Left out it would not be counted, and more would be granted on its node than is there.
+    """
+    return name if is_name(name) else container_id
 
 
 class ContainerState(StrEnum):
@@ -32,6 +41,7 @@ class Container:
     """One container as the runtime tells of it."""
 
     name: str
+    """See `workload_name`."""
     id: str
     """The full id; a re-created container has another one."""
     state: ContainerState

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from components.node_agent.runtime import Container, ContainerState, Enforced, Host, NotRunningError
+from components.node_agent.runtime import Container, ContainerState, Enforced, Host, NotRunningError, workload_name
 from schemas.limits import Amount, Limits
 from schemas.units import BYTES_PER_MIB, MILLICORES_PER_CPU
 
@@ -57,7 +57,7 @@ class SimulatedWorld:
                 self.remove(name)
             number = next(self._numbers)
             container = Container(
-                name=name,
+                name=workload_name(name, f"{number:064x}"),
                 id=f"{number:064x}",
                 state=ContainerState.RUNNING,
                 image_id=image,

@@ -55,6 +55,21 @@ def test_a_container_is_seen_from_its_start_to_its_end(
     live.wait(NodeSnapshot, lambda s: container.name not in [report.workload_id for report in s.containers])
 
 
+def test_a_container_whose_name_fits_no_topic_is_seen_and_scaled_by_its_id(live: LiveAgent, box: MakeBox) -> None:
+    """Podman allows names of any length. Left out, it would not be counted as allocated."""
+    container = box("box-" + "long-" * 30, cpus=0.5, memory_mib=64)
+    report = next(
+        report
+        for report in live.wait_for_report(container.id, lambda report: report.running).containers
+        if report.workload_id == container.id
+    )
+    assert report.actual is not None
+    assert (report.actual.cpu_limit, report.actual.memory_limit) == (500, 64)
+    reply = live.update(workload_id=container.id, cpu_limit=700)
+    assert (reply.success, reply.workload_id) == (True, container.id)
+    assert container.quota_and_period[0] == 70_000
+
+
 def test_limits_lost_by_a_restart_are_seen(live: LiveAgent, box: MakeBox, private_podman: PrivatePodman) -> None:
     """Podman before 5.1 reverts to what the container was created with."""
     container = box(cpus=0.5)

@@ -185,10 +185,13 @@ def test_a_paused_container_still_holds_its_resources(driver: Driver) -> None:
     assert driver.snapshot.containers[0].actual is not None
 
 
-def test_a_name_that_fits_no_topic_is_left_out_and_harms_no_other(driver: Driver) -> None:
-    driver.runtime.world.add("x" * 129, FIRST)
+def test_a_container_whose_name_fits_no_topic_is_told_by_its_id(driver: Driver) -> None:
+    """Left out, it would not be counted, and what it holds would be granted once more."""
+    container = driver.runtime.world.add("x" * 129, FIRST)
     driver.start()
-    assert [report.workload_id for report in driver.snapshot.containers] == ["app"]
+    reports = {report.workload_id: report for report in driver.snapshot.containers}
+    assert set(reports) == {"app", container.id}
+    assert FIRST.cpu_limit == (reports[container.id].actual or Limits()).cpu_limit
 
 
 def test_retained_messages_are_said_again_on_every_connection(driver: Driver) -> None:

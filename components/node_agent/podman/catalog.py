@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from components.node_agent.runtime import Container, ContainerState
+from components.node_agent.runtime import Container, ContainerState, workload_name
 
 _STATES: Final = {
     "running": ContainerState.RUNNING,
@@ -18,7 +18,7 @@ _STATES: Final = {
 def from_list(row: Mapping[str, Any]) -> Container:
     """A container from a row of `containers/json`. Its start is known to the second only."""
     return Container(
-        name=str((row.get("Names") or [""])[0]),
+        name=workload_name(str((row.get("Names") or [""])[0]), str(row["Id"])),
         id=str(row["Id"]),
         state=_STATES.get(str(row.get("State")), ContainerState.STOPPED),
         image_id=str(row.get("ImageID") or ""),
@@ -34,7 +34,7 @@ def from_inspect(body: Mapping[str, Any]) -> Container:
     """A container from `containers/{id}/json`."""
     state = body.get("State") or {}
     return Container(
-        name=str(body["Name"]),
+        name=workload_name(str(body["Name"]), str(body["Id"])),
         id=str(body["Id"]),
         state=_STATES.get(str(state.get("Status")), ContainerState.STOPPED),
         image_id=str(body.get("Image") or ""),
