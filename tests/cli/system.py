@@ -16,8 +16,13 @@ from typing import Any
 
 from typer.testing import CliRunner, Result
 
+from broker.bus import Identity
+from broker.client import MqttBus
 from broker.configuration import MosquittoConfiguration
+from broker.options import BrokerOptions
 from components.cli.main import app
+from schemas.codec import Frame, encode
+from schemas.message import Message
 from tests.fixtures.broker import RunningBroker, free_port, has_mosquitto, running_broker
 from tests.requirements import require
 
@@ -170,6 +175,27 @@ def running_system(folder: Path) -> Iterator[Configuration]:
         until(lambda: not child.running or len(status(settings)["workloads"]) == 3, "workloads are known")
         yield settings
         assert child.end() == 0, child.err
+
+
+def publish(port: int, *frames: Frame) -> None:
+    """Say these, and see that the broker has them."""
+    bus = MqttBus(BrokerOptions(port=port), Identity("publisher"), lambda _: True)
+    bus.start()
+    for frame in frames:
+        bus.publish(frame)
+    bus.stop(drain_s=20)
+    assert bus.counts.published == len(frames)
+
+
+@contextmanager
+def retained(port: int, *messages: Message) -> Iterator[None]:
+    """Messages that the broker keeps, until it is left."""
+    frames = [encode(message) for message in messages]
+    publish(port, *frames)
+    try:
+        yield
+    finally:
+        publish(port, *(Frame(frame.topic, b"", retain=True) for frame in frames))
 
 
 @contextmanager
