@@ -1,0 +1,1 @@
+"""The examples in compose/examples, run as they are."""
