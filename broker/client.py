@@ -18,8 +18,9 @@ from broker.bus import BusCounts, Connected, Deliver, Delivery, Disconnected, Id
 from broker.connection import Connection, End, Phase, Waker
 from broker.frames import TopicPrefix, check_frame, packet_size
 from broker.handover import Handover
-from broker.options import BrokerOptions, tls_trouble
+from broker.options import BrokerOptions
 from broker.takeover import TakeoverWatch, taken_over
+from broker.tls import ask_why, tls_trouble
 from broker.window import Outbox
 from schemas.codec import Frame
 
@@ -120,7 +121,7 @@ class MqttBus:
     def _run(self) -> None:
         while not self._ended:
             try:
-                self._conclude(self._attempt())
+                self._conclude(self._examined(self._attempt()))
             except BaseException:
                 # Whatever tried to end this thread: a bus that looks alive and hears nothing is worse.
                 log.exception("the network thread of %s failed and goes on", self._identity.client_id)
@@ -144,8 +145,10 @@ class MqttBus:
                     self._advance(connection)
         except OSError as error:
             if why := tls_trouble(error):
-                return End(f"the broker {self._options} refuses us: {why}")
-            return End(f"cannot reach the broker {self._options}: {error}")
+                return self._refused(why)
+            return End(
+                f"cannot reach the broker {self._options}: {error}", unanswered=isinstance(error, ConnectionError)
+            )
         except Exception as error:
             log.exception("serving the connection of %s failed", self._identity.client_id)
             return End(f"serving the connection to {self._options} failed: {error!r}")
@@ -155,6 +158,16 @@ class MqttBus:
                 connection.abandon()
                 self.counts.dropped_out += self._outbox.connection_lost()
         return connection.end or End("stopped")
+
+    def _refused(self, why: str) -> End:
+        return End(f"the broker {self._options} refuses us: {why}")
+
+    def _examined(self, end: End) -> End:
+        """Perhaps our certificate is why there was no answer."""
+        if self._tls is not None and end.unanswered and not self._ended:
+            why = ask_why(self._options.host, self._options.port, self._tls, LOOK_S)
+            return self._refused(why) if why else end
+        return end
 
     def _advance(self, connection: Connection) -> None:
         before = connection.phase

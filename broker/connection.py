@@ -25,8 +25,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from broker.bus import Delivery, Identity
 from broker.frames import TopicPrefix
-from broker.options import BrokerOptions, TlsSocket, tls_trouble
+from broker.options import BrokerOptions
 from broker.takeover import taken_over
+from broker.tls import TlsSocket, tls_trouble
 from broker.window import WINDOW
 from schemas.codec import Frame
 
@@ -53,11 +54,12 @@ class Phase(Enum):
 
 @dataclass(frozen=True)
 class End:
-    """Why a connection ended; `silent`: the broker closed it without a word."""
+    """Why a connection ended; `silent`: the broker closed it without a word, `unanswered`: even before CONNACK."""
 
     reason: str
     fatal: bool = False
     silent: bool = False
+    unanswered: bool = False
 
 
 class Waker:
@@ -292,7 +294,8 @@ class Connection:
                 return
             closed = reason.value == _UNSPECIFIED_ERROR
             text = f"the connection to the broker {self._options} broke: {'closed' if closed else reason}"
-            self._finish(End(text, silent=closed and self.phase is not Phase.CONNECTING))
+            answered = self.phase is not Phase.CONNECTING
+            self._finish(End(text, silent=closed and answered, unanswered=not answered))
         elif reason.value == _SESSION_TAKEN_OVER:
             self._finish(End(taken_over(self._identity.client_id), fatal=True))
         else:
