@@ -1,10 +1,11 @@
 # shellcheck shell=bash
-# Makes this checkout runnable on a Debian that has only python3 and apt. Sourced by compose/demo and compose/test,
+# Makes this checkout runnable on a Debian that has only python3 and apt. Sourced by the commands beside it,
 # which then call `setup PROFILE`:
 #
 #   run        .venv with piriscale, and nothing else
 #   simulated  the same and mosquitto: all of piriscale but real containers
 #   demo       the same and Podman
+#   bench      the same, network namespaces, Prometheus and Mosquitto's own clients; bench-simulated: without Podman
 #   test       the same and the developer's tools
 #
 # Installs only what is missing. stdout stays empty; progress and errors go to stderr.
@@ -52,7 +53,12 @@ missing_packages() {
     has_venv || echo python3-venv
     [ "$1" != run ] || return 0
     has mosquitto || echo mosquitto
-    [ "$1" != simulated ] || return 0
+    if [[ $1 == bench* ]]; then
+        has ip || echo iproute2
+        has mosquitto_pub || echo mosquitto-clients
+        has prometheus || echo prometheus
+    fi
+    [[ $1 != *simulated ]] || return 0
     has podman || echo podman
     # crun, Podman's first choice, cannot create containers where cgroup v1 and v2 are mixed; runc can everywhere.
     has runc || echo runc
@@ -75,9 +81,11 @@ install_packages() {
     apt-get -q update || true
     apt-get -q -y --no-install-recommends -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 install "$@"
     # Nor at the next boot: a broker that nobody asked for would take the port.
-    case " $* " in
-        *" mosquitto "*) [ ! -d /run/systemd/system ] || systemctl disable mosquitto.service ;;
-    esac
+    for service in mosquitto prometheus; do
+        case " $* " in
+            *" $service "*) [ ! -d /run/systemd/system ] || systemctl disable "$service.service" ;;
+        esac
+    done
 }
 
 ensure_packages() {
