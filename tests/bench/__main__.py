@@ -17,6 +17,10 @@ BENCHMARKS = {
     "in-force": "in_force",
     "throughput": "throughput",
     "metrics-in": "metrics_in",
+    "burst": "burst",
+    "footprint": "footprint",
+    "growth": "growth",
+    "scale-out": "scale_out",
 }
 """By name: the module whose `run` measures it."""
 

@@ -37,7 +37,7 @@ class Server:
 
     def __init__(self, running: Plant, sections: Mapping[str, Any], name: str = "monitoring_server") -> None:
         self.port = free_port()
-        configuration = running.configure(sections)
+        configuration = running.configure(sections, name)
         program = str(Path(sys.executable).with_name("piriscale"))
         options = ["-c", str(configuration), "--metrics-port", str(self.port)]
         running.spawn(name, [program, "run", "monitoring_server", *options])

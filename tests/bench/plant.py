@@ -34,14 +34,14 @@ class Plant:
     def url(self) -> str:
         return f"mqtt://127.0.0.1:{self.broker.port}"
 
-    def configure(self, sections: Mapping[str, Mapping[str, Any]] | None = None) -> Path:
-        """Write the configuration of the control plane."""
+    def configure(self, sections: Mapping[str, Mapping[str, Any]] | None = None, name: str = "piriscale") -> Path:
+        """Write the configuration of the control plane, or of the one process of this name."""
         body: dict[str, Any] = {"broker": {"url": self.url}, "metrics": {"port": 0}}
         for component in ("policy_manager", "resource_manager", "action_controller"):
             body[component] = {"database": str(self.folder / f"{component}.sqlite3")}
         for name, section in (sections or {}).items():
             body[name] = {**body.get(name, {}), **section} if isinstance(section, Mapping) else section
-        path = self.folder / "piriscale.toml"
+        path = self.folder / f"{name}.toml"
         path.write_text(toml(body), encoding="utf-8")
         return path
 

@@ -99,22 +99,22 @@ def run(scale: Scale, progress: Progress) -> Report:
             running.await_states(client, nodes * WORKLOADS)
             rules, last = _calibrate(client)
         at_once = min(AT_ONCE, nodes * WORKLOADS // 2)
-        chain, bare = _chain(running, nodes, at_once, report.wrong), _bare(running, last, at_once)
+        scaling, bare = chain(running, nodes, at_once, report.wrong), _bare(running, last, at_once)
         rates: list[float] = []
         bare_rates: list[float] = []
         with Relay(running.broker.port, rules) as relay:
             before = _spent(running.processes), _spent(relay.processes)
             for _ in progress.each(range(scale.of(3, short=1)), "chain and bare relay in turns"):
                 bare_rates.append(bare.run(count))
-                rates.append(chain.run(count))
+                rates.append(scaling.run(count))
             spent, bare_spent = (
                 {name: now[name] - then[name] for name in now}
                 for now, then in zip((_spent(running.processes), _spent(relay.processes)), before, strict=True)
             )
-        _check(running, chain, nodes, report)
+        _check(running, scaling, nodes, report)
     hops = sum(len(said) for role in rules.values() for said in role.values()) + 1
     report.add("actions a second", max(rates), "/s", baseline=max(bare_rates), least=0.5)
-    took = [end - chain.begins[number] for number, end in chain.ends]
+    took = [end - scaling.begins[number] for number, end in scaling.ends]
     bare_took = [end - bare.begins[number] for number, end in bare.ends]
     for share in (0.5, 0.99):
         report.add(
@@ -124,7 +124,7 @@ def run(scale: Scale, progress: Progress) -> Report:
             baseline=quantile(bare_took, share) * 1000,
         )
     for name, role in (("action_controller",) * 2, ("resource_manager",) * 2, ("agents", "node_agent")):
-        each = 1000 / len(chain.ends)
+        each = 1000 / len(scaling.ends)
         report.add(f"CPU an action: {name}", spent[name] * each, "ms", baseline=bare_spent[role] * each)
     report.remarks.append(
         f"{nodes} nodes × {WORKLOADS} workloads; {hops} messages an action; baseline: the same "
@@ -157,8 +157,8 @@ def _await_silence(client: ForeignClient) -> None:
         time.sleep(SILENCE_S)
 
 
-def _chain(running: Plant, nodes: int, at_once: int, wrong: list[str]) -> Driver:
-    every = [(node_name(node), f"sim-{one}") for one in range(1, WORKLOADS + 1) for node in range(nodes)]
+def chain(running: Plant, nodes: int, at_once: int, wrong: list[str], workloads: int = WORKLOADS) -> Driver:
+    every = [(node_name(node), f"sim-{one}") for one in range(1, workloads + 1) for node in range(nodes)]
 
     def publish(client: Client, number: int) -> None:
         node, workload = every[number % len(every)]
@@ -188,11 +188,11 @@ def _bare(running: Plant, last: str, at_once: int) -> Driver:
     return Driver(running.broker.port, at_once, publish, ended, f"{PREFIX}scaling/status/+")
 
 
-def _check(running: Plant, chain: Driver, nodes: int, report: Report) -> None:
+def _check(running: Plant, scaling: Driver, nodes: int, report: Report) -> None:
     """Nothing lost, nothing twice, and ledger, states and nodes say the same."""
-    numbers = [number for number, _ in chain.ends]
-    if sorted(numbers) != list(range(len(chain.begins))):
-        report.wrong.append(f"{len(chain.begins)} actions, {len(numbers)} ends, {len(set(numbers))} distinct")
+    numbers = [number for number, _ in scaling.ends]
+    if sorted(numbers) != list(range(len(scaling.begins))):
+        report.wrong.append(f"{len(scaling.begins)} actions, {len(numbers)} ends, {len(set(numbers))} distinct")
     left = running.rows("resource_manager", "SELECT action_id FROM actions WHERE closed_ms = 0")
     if left:
         report.wrong.append(f"{len(left)} rows of the ledger are open: {left[:3]}")
