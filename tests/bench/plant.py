@@ -39,8 +39,8 @@ class Plant:
         body: dict[str, Any] = {"broker": {"url": self.url}, "metrics": {"port": 0}}
         for component in ("policy_manager", "resource_manager", "action_controller"):
             body[component] = {"database": str(self.folder / f"{component}.sqlite3")}
-        for name, section in (sections or {}).items():
-            body[name] = {**body.get(name, {}), **section} if isinstance(section, Mapping) else section
+        for key, section in (sections or {}).items():
+            body[key] = {**body.get(key, {}), **section} if isinstance(section, Mapping) else section
         path = self.folder / f"{name}.toml"
         path.write_text(toml(body), encoding="utf-8")
         return path

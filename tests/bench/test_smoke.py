@@ -1,4 +1,4 @@
-"""Every benchmark runs, loses nothing and finds nothing wrong. Its numbers mean nothing here, and are not judged."""
+"""Every benchmark runs, loses nothing and finds nothing wrong. Its numbers mean nothing here."""
 
 import pytest
 from rich.console import Console
