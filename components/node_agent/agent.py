@@ -87,7 +87,7 @@ class NodeAgent:
         self._snapshots = Snapshots(mine.node, boot_id, observer, reporter, inventory, mine.sync_interval_s)
         self._statuses = Statuses(mine.node, boot_id, observer, reporter)
         self._metrics = Metrics(mine.node, observer, reporter, sampler, mine.metrics_interval_s)
-        self._info = Info(mine.node, boot_id, runtime)
+        self._info = Info(mine.node, boot_id, runtime, mine.sync_interval_s)
 
     @property
     def problem(self) -> str | None:

@@ -72,9 +72,9 @@ class Metrics:
 
 
 class Info:
-    """What the node is: said at first, and again when it changes."""
+    """What the node is: said at first, when it changes, and now and then, since somebody may have deleted it."""
 
-    def __init__(self, node: str, boot_id: int, runtime: ContainerRuntime) -> None:
+    def __init__(self, node: str, boot_id: int, runtime: ContainerRuntime, interval_s: float) -> None:
         self.last: NodeInfo | None = None
         self.problem: str | None = None
         self._node = node
@@ -83,6 +83,8 @@ class Info:
         self._wanted = True
         self._running = False
         self._due_at = 0.0
+        self._interval_s = interval_s
+        self._again_at = 0.0
 
     def want(self, now: Instant) -> list[Output]:
         """Ask the runtime again: it may be another version since."""
@@ -95,10 +97,17 @@ class Info:
 
     def tick(self, now: Instant) -> list[Output]:
         """Begin when due."""
+        if self.last is not None and now.monotonic >= self._again_at:
+            return self._say(self.last, now)
         if self._running or not self._wanted or now.monotonic < self._due_at:
             return []
         self._running, self._wanted = True, False
         return [Call("info", self._work)]
+
+    def _say(self, info: NodeInfo, now: Instant) -> list[Output]:
+        self.last = info
+        self._again_at = now.monotonic + self._interval_s
+        return [info]
 
     def read(self, read: InfoRead, now: Instant) -> list[Output]:
         """The info, if it is news."""
@@ -111,8 +120,7 @@ class Info:
         news = self._said(read.info)
         if news == self.last:
             return []
-        self.last = news
-        return [news]
+        return self._say(news, now)
 
     def crashed(self, error: Exception, now: Instant) -> None:
         """Asking ended by a bug; try again later."""
