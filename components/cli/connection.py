@@ -1,7 +1,9 @@
 """How a command reaches the broker, and a session of its own on it."""
 
 import getpass
+import logging
 import os
+import stat
 import time
 import uuid
 from collections import deque
@@ -12,6 +14,7 @@ from typing import Final, Self
 
 from broker.bus import BusEvent, Connected, Deliver, Delivery, Disconnected, Identity, Subscription
 from broker.client import MqttBus
+from broker.configuration import is_loopback
 from broker.options import BrokerOptions, TlsFiles
 from components.cli.errors import CliError, UsageError
 from components.settings import BrokerSettings
@@ -20,6 +23,8 @@ from components.shell.shell import Connect
 from schemas.codec import Cleared, Decoded, clear, decode, encode
 from schemas.message import Message
 from schemas.topics import Role, topic_of
+
+_log = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S: Final = 10.0
 QUIET_S: Final = 0.3
@@ -64,12 +69,18 @@ def options_of(settings: BrokerSettings, identity: str | None = None) -> BrokerO
             raise UsageError(f"broker.tls: {error}{hint}") from error
     elif secure:
         raise UsageError("broker.url is mqtts://, so [broker.tls] ca_file must name the file of who is trusted")
+    password = _password(settings)
+    if password is not None and not secure and not is_loopback(host):
+        _log.warning("the password goes to %s:%d in clear; use mqtts://", host, port)
+    for secret in (settings.password_file, settings.tls.key_file if settings.tls else None):
+        if secret is not None and secret.stat().st_mode & stat.S_IROTH:
+            _log.warning("%s can be read by everybody on this machine: chmod 600 %s", secret, secret)
     return BrokerOptions(
         host=host,
         port=port,
         tls=tls if secure else None,
         username=settings.username,
-        password=_password(settings),
+        password=password,
         topic_prefix=settings.topic_prefix,
     )
 
