@@ -82,6 +82,20 @@ class ForeignClient(PlainClient):
             heard = [(one.number, topic, len(one.payload)) for topic, all_ in self._topics.items() for one in all_]
         return [(topic, size) for number, topic, size in sorted(heard) if number > since]
 
+    def story(self, since: int) -> str:
+        """All that was heard but metrics and what the tap repeats, a line each, for a test that fails."""
+        with self._news:
+            heard = [
+                (one.number, topic, one.body)
+                for topic, every in self._topics.items()
+                if not topic.startswith(("metrics/", "debug/"))
+                for one in every
+                if one.number > since
+            ]
+        return "\n".join(
+            f"{topic} {json.dumps(body, default=str)}" for _, topic, body in sorted(heard, key=lambda h: h[0])
+        )
+
     def payloads(self, topic: str, since: int = 0) -> list[bytes]:
         """Messages on one topic, as they came."""
         return [one.payload for one in self._since(topic, since)]

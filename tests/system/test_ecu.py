@@ -108,7 +108,7 @@ def test_a_node_without_room_rejects_and_the_monitoring_hears_of_it(bench: Bench
     with reporting(bench.client, container.name, 450):
         told = outcome(bench, container.name, "REJECTED", since)
     assert told["reason"] == "INSUFFICIENT_CPU"
-    assert "needs 200m more CPU" in told["message"]
+    assert "needs 200m more CPU" in told["message"], bench.client.story(since)
     assert container.quota_and_period[0] == 20_000
 
 
