@@ -1,5 +1,8 @@
 """A foreign client asks for a scaling of its own, and sees it in the container's cgroup."""
 
+import json
+import uuid
+
 import pytest
 
 from tests.fixtures.podman import MakeBox
@@ -20,6 +23,22 @@ def test_any_client_in_either_format_can_scale(bench: Bench, box: MakeBox, mqtt5
     assert final["outcome"] == "COMPLETED"
     assert container.quota_and_period == (40_000, 100_000)
     assert container.memory == 128 * 1024 * 1024
+
+
+def test_what_a_person_writes_into_mqtt_explorer_scales(bench: Bench, box: MakeBox) -> None:
+    """It speaks MQTT 3.1.1, so without properties, sends with QoS 0 unless told otherwise, and indents JSON."""
+    container = box(cpus=0.2, memory_mib=64)
+    bench.client.state(NODE, container.name, lambda b: "actual" in b)
+    action = f"by-hand-{uuid.uuid4().hex[:8]}"
+    written = {"action_id": action, "node": NODE, "workload_id": container.name, "target": {"cpu_limit": 350}}
+    with bench.another_client() as explorer:
+        explorer.say("scaling/action", json.dumps(written, indent=2).encode() + b"\n", qos=0)
+        assert explorer.final(action)["outcome"] == "COMPLETED"
+        shown = explorer.await_message(
+            "debug/scaling/status", lambda b: b["action_id"] == action and "outcome" in b
+        )
+    assert shown["outcome"] == "COMPLETED"
+    assert container.quota_and_period[0] == 35_000
 
 
 @pytest.mark.parametrize(
