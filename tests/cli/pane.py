@@ -53,6 +53,12 @@ class Pane:
         """Likewise, with its colours as escape sequences."""
         return self._tmux("capture-pane", "-p", "-e")
 
+    @property
+    def given_back(self) -> bool:
+        """Whether the terminal is as a shell expects it: its own screen, a cursor, lines that wrap."""
+        flags = "#{alternate_on} #{cursor_flag} #{wrap_flag}"
+        return self._tmux("display-message", "-p", flags).split() == ["0", "1", "1"]
+
     def record(self, path: Path) -> None:
         """Write all that the command sends to the terminal from now on into a file."""
         self._tmux("pipe-pane", f"cat > {shlex.quote(str(path))}")
