@@ -13,7 +13,7 @@ from components.action_controller.exposition import Exposition
 from components.action_controller.journal import Journal
 from components.action_controller.lanes import Lanes
 from components.action_controller.refusals import give_back, refusal, unreadable
-from components.action_controller.task import Task, task_of_reconcile
+from components.action_controller.task import Task, task_of_reconcile, task_resumed
 from components.action_controller.workflow import Workflow
 from components.component import Instant, Output
 from components.repeater import Repeater
@@ -40,6 +40,7 @@ SAID_AFTER_S: Final = 5.0
 """A final status counts as published after this long without a loss of the connection."""
 REFUSED_MAX: Final = 10_000
 """Refusals remembered that are not in the journal, the latest ones."""
+SUPERSEDED: Final = "a newer action for this workload took its place"
 PRUNE_S: Final = 600.0
 PROBE_S: Final = 1.0
 """How often a journal that could not be written is tried."""
@@ -118,15 +119,7 @@ class ActionController:
             out.append(final)
             self._unsaid[final.action_id] = now.monotonic
         for action, accepted_ms in self._journal.open_actions():
-            waited = max(0.0, (now.epoch_ms - accepted_ms) / 1000)
-            left = max(0.0, action.wait_s - waited)
-            task = Task(
-                action,
-                Instant(now.monotonic, accepted_ms),
-                wait_until=now.monotonic + left,
-                entered=now.monotonic,
-            )
-            out += self._admit(task, now)
+            out += self._admit(task_resumed(action, accepted_ms, now), now)
         return out
 
     def connected(self, now: Instant) -> list[Output]:
@@ -210,10 +203,10 @@ class ActionController:
         if unsupported is not None:
             return self._end(task, ActionOutcome.REJECTED, Reason.UNSUPPORTED, unsupported, now)
         if task.action.dry_run:
-            return self._follow(task, self._workflow.begin(task, now), now)
+            return self._begin(task, now)
         starts, out = self._take_place(task, now)
         if starts:
-            out += self._follow(task, self._workflow.begin(task, now), now)
+            out += self._begin(task, now)
         return out
 
     def _take_place(self, task: Task, now: Instant, *, granted: bool = False) -> tuple[bool, list[Output]]:
@@ -223,27 +216,23 @@ class ActionController:
         out: list[Output] = []
         if place.set_back is not None:
             self._workflow.forget(place.set_back)
-        if place.superseded is not None:
-            out += self._supersede(place.superseded, now)
-        if reconcile is not None and place.superseded is not task:
+        for older in place.superseded:
+            out += self._end(older, ActionOutcome.REJECTED, Reason.SUPERSEDED, SUPERSEDED, now)
+        if reconcile is not None and task not in place.superseded:
             out += self._follow(reconcile, self._workflow.give_way(reconcile, now), now)
         return place.starts, out
 
     def _learn_name(self, task: Task, reply: ValidateReply, now: Instant) -> tuple[bool, list[Output]]:
         """Take an action that came with a container's id to the lane of its name; whether it may go on there."""
+        task.begun = task.begun or reply.allowed
         if reply.workload_id in (task.name, task.action.workload_id):
             return True, []
         following = self._lanes.leave(task)
         task.workload = reply.workload_id
         ends = task.action.dry_run or reply.verdict is not None
         goes_on, out = (True, []) if ends else self._take_place(task, now, granted=reply.allowed)
-        if following is not None:
-            out += self._follow(following, self._workflow.begin(following, now), now)
+        out += self._begin(following, now)
         return goes_on, out
-
-    def _supersede(self, task: Task, now: Instant) -> list[Output]:
-        text = "a newer action for this workload took its place"
-        return self._end(task, ActionOutcome.REJECTED, Reason.SUPERSEDED, text, now)
 
     def _reconcile(self, told: Reconcile, now: Instant) -> list[Output]:
         if told.action_id in self._tasks:
@@ -260,7 +249,11 @@ class ActionController:
         self._tasks[task.id] = self._reconciling[task.key] = task
         if first is None:
             self._lanes.enter(task)
-        return [task.status(), *self._follow(task, self._workflow.begin(task, now), now)]
+        return [task.status(), *self._begin(task, now)]
+
+    def _begin(self, task: Task | None, now: Instant) -> list[Output]:
+        """Let a task start whose turn it is, if there is one."""
+        return self._follow(task, self._workflow.begin(task, now), now) if task is not None else []
 
     def _reply(self, reply: Any, now: Instant) -> list[Output]:
         task = self._workflow.waiting_for(reply.in_reply_to)
@@ -283,7 +276,8 @@ class ActionController:
         if told.available.cpu <= before.cpu and told.available.memory <= before.memory:
             return out
         for task in list(self._tasks.values()):
-            if task.phase is Phase.WAITING and task.action.node == told.node and task.ending is None:
+            waits = task.phase is Phase.WAITING and self._lanes.running(task.key) is task
+            if waits and task.action.node == told.node and task.ending is None:
                 out += self._follow(task, self._workflow.wake(task, now), now)
         return out
 
@@ -311,7 +305,14 @@ class ActionController:
             return self._close(task, step, now)
         out: list[Output] = list(step)
         if task.phase is Phase.WAITING and self._lanes.awaited(task.key):
-            out += self._supersede(task, now)
+            out += self._yield(task, now)
+        return out
+
+    def _yield(self, task: Task, now: Instant) -> list[Output]:
+        """Let those go on who wait for a task that only waits for room; it ends if one of them is newer."""
+        following = self._lanes.leave(task)
+        _, out = self._take_place(task, now)
+        out += self._begin(following, now)
         return out
 
     def _end(
@@ -336,6 +337,5 @@ class ActionController:
         self._unsaid[task.id] = now.monotonic
         following = self._lanes.leave(task)
         out: list[Output] = [task.ending or final]
-        if following is not None:
-            out += self._follow(following, self._workflow.begin(following, now), now)
+        out += self._begin(following, now)
         return out

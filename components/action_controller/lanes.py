@@ -1,10 +1,10 @@
-"""One running action per workload; a newer one waits, and takes the place of an older waiting one.
+"""One running action per workload; a newer one waits, and takes the place of older waiting ones.
 
 An action that names its container by its id enters a second time, when the name is known; till then others may
-have come.
+have come. One of which ResourceManager may hold something never loses its place: its ending is not ours to decide.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.action_controller.task import Task
 from schemas.enums import Phase
@@ -14,10 +14,18 @@ Key = tuple[str, str]
 
 @dataclass
 class Lane:
-    """What runs on one workload, and what comes next."""
+    """What runs on one workload, and what comes next, oldest first."""
 
     running: Task | None = None
-    following: Task | None = None
+    waiting: list[Task] = field(default_factory=list)
+
+    def wait(self, task: Task) -> tuple[Task, ...]:
+        """Have a task wait for its turn; returns those that end, because a newer one is here."""
+        here = sorted([*self.waiting, task], key=lambda one: one.number)
+        newest = max(here[-1].number, self.running.number if self.running else 0)
+        ended = tuple(one for one in here if one.number < newest and not one.begun)
+        self.waiting = [one for one in here if one not in ended]
+        return ended
 
 
 @dataclass(frozen=True)
@@ -25,10 +33,10 @@ class Place:
     """What came of entering a lane."""
 
     starts: bool
-    superseded: Task | None = None
-    """Whose place was taken by a newer one; it may be the one that entered."""
+    superseded: tuple[Task, ...] = ()
+    """Whose place was taken by a newer one; the one that entered may be among them."""
     set_back: Task | None = None
-    """What was asking, and has to wait now."""
+    """What may have been asking, and has to wait now."""
 
 
 class Lanes:
@@ -48,7 +56,7 @@ class Lanes:
     def awaited(self, key: Key) -> bool:
         """Whether somebody waits for the end of what runs on a workload."""
         lane = self._lanes.get(key)
-        return lane is not None and lane.following is not None
+        return lane is not None and bool(lane.waiting)
 
     def enter(self, task: Task, *, granted: bool = False) -> Place:
         """Give a task its place; `granted`: it holds room already, so that who only asks cannot go before it.
@@ -60,36 +68,25 @@ class Lanes:
         if first is None:
             lane.running = task
             return Place(True)
-        newer = task.number > first.number
-        if granted and first.phase is Phase.VALIDATING:
+        if first.phase is Phase.WAITING and task.number > first.number:
             lane.running = task
-            return Place(True, first) if newer else Place(True, _follow(lane, first), first)
-        if not newer:
-            return Place(False, task)
-        if first.phase is Phase.WAITING:
+            return Place(True, (first,))
+        if granted and first.phase in (Phase.VALIDATING, Phase.WAITING):
             lane.running = task
-            return Place(True, first)
-        return Place(False, _follow(lane, task), task)
+            return Place(True, lane.wait(first), first)
+        return Place(False, lane.wait(task), task)
 
     def leave(self, task: Task) -> Task | None:
-        """Take an ended task out; returns the one that may start now."""
+        """Take a task out; returns the one that may start now."""
         lane = self._lanes.get(task.key)
         if lane is None:
             return None
-        if lane.following is task:
-            lane.following = None
+        if task in lane.waiting:
+            lane.waiting.remove(task)
         if lane.running is task:
-            lane.running, lane.following = lane.following, None
+            lane.running = lane.waiting.pop(0) if lane.waiting else None
             if lane.running is not None:
                 return lane.running
-        if lane.running is None and lane.following is None:
+        if lane.running is None and not lane.waiting:
             del self._lanes[task.key]
         return None
-
-
-def _follow(lane: Lane, task: Task) -> Task | None:
-    """Have a task wait for its turn, or end the older of two; returns the one that ends."""
-    if lane.following is not None and lane.following.number > task.number:
-        return task
-    superseded, lane.following = lane.following, task
-    return superseded

@@ -36,7 +36,7 @@ def move(present: Phase, following: Phase) -> Phase:
     return following
 
 
-@dataclass
+@dataclass(eq=False)
 class Task:
     """A scaling action, or a reconcile, on its way."""
 
@@ -46,6 +46,8 @@ class Task:
     """Until when it may wait for room, monotonic seconds."""
     number: int = 0
     """Actions in the order in which they were accepted, from 1; a reconcile is older than all."""
+    begun: bool = False
+    """Whether ResourceManager may hold a reservation or a record of it, perhaps from before a crash of ours."""
     reconcile: Reconcile | None = None
     phase: Phase = Phase.ACCEPTED
     attempt: int = 1
@@ -127,6 +129,18 @@ class Task:
             wire=self.action.wire,
             **body,
         )
+
+
+def task_resumed(action: ScalingAction, accepted_ms: int, now: Instant) -> Task:
+    """An action that was accepted before a crash: it begins again, and has waited already."""
+    waited = max(0.0, (now.epoch_ms - accepted_ms) / 1000)
+    return Task(
+        action,
+        accepted=Instant(now.monotonic, accepted_ms),
+        wait_until=now.monotonic + max(0.0, action.wait_s - waited),
+        begun=True,
+        entered=now.monotonic,
+    )
 
 
 def task_of_reconcile(told: Reconcile, now: Instant) -> Task:

@@ -58,7 +58,7 @@ class Workflow:
         """Start a task: an action with validation, a reconcile with the update."""
         if task.reconcile is not None:
             return self._update(task, now)
-        if task.phase is Phase.VALIDATING:
+        if task.phase is not Phase.ACCEPTED:
             return self.wake(task, now)  # it had to wait for its turn after it had asked
         return self._validate(task, now)
 
@@ -117,6 +117,7 @@ class Workflow:
         if now.monotonic >= task.wait_until:
             text = f"no room came within {task.action.wait_s:g} s: {task.message}"
             return self.ended(task, ActionOutcome.REJECTED, Reason.EXPIRED, text, now)
+        task.begun = False  # who is told that there is no room has none
         task.enter(Phase.WAITING, now.monotonic)
         task.due = min(task.wait_until, now.monotonic + LOOK_AGAIN_S)
         return [task.status()]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from schemas.enums import ActionOutcome, Phase, Reason, Verdict
+from schemas.enums import ActionOutcome, OnShortage, Phase, Reason, Verdict
 from schemas.resources import ActualReport, DesiredRequest, ValidateRequest
 from schemas.scaling import ScalingStatus
 from tests.action_controller.bench import Bench
@@ -138,6 +138,63 @@ def test_an_older_one_by_id_does_not_undo_a_newer_one_that_is_further(bench: Ben
     bench.up_to(Phase.UPDATING, "a-2")
     bench.refused("a-1", Reason.OVERLOADED, workload_id="cam")
     assert ended(bench, "a-1") == SUPERSEDED
+
+
+def test_what_may_have_been_recorded_before_a_crash_ends_with_its_verdict_whoever_came_after(kept: Bench) -> None:
+    """Else it is told REJECTED though its limits are in force."""
+    kept.up_to(Phase.CONFIRMING, "a-1")
+    kept.restart()
+    by_id(kept, "a-2", granted=True)
+    assert kept.only(DesiredRequest).action_id == "a-2"
+    assert "a-1" not in kept.finals
+
+    kept.recorded("a-2")
+    kept.updated("a-2")
+    kept.judged(Verdict.SYNCHRONIZED, "a-2")
+    assert kept.only(ValidateRequest).action_id == "a-1"
+    kept.refused("a-1", None, verdict=Verdict.SYNCHRONIZED)
+    assert ended(kept, "a-1") == (ActionOutcome.COMPLETED, None)
+
+
+def test_an_older_one_that_is_granted_waits_with_its_reservation_for_a_newer_one_at_work(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.up_to(Phase.UPDATING, "a-2")
+    bench.granted("a-1", workload_id="cam")
+    bench.act("a-3")
+    assert set(bench.finals) == set()
+
+    bench.updated("a-2")
+    bench.judged(Verdict.FAILED, "a-2", reason=Reason.VERIFY_FAILED)
+    assert bench.only(ValidateRequest).action_id == "a-1"
+    bench.refused("a-1", Reason.EXPIRED, workload_id="cam")
+    bench.refused("a-1", workload_id="cam")
+    assert bench.only(ValidateRequest).action_id == "a-3"
+
+
+def test_one_that_finds_no_room_lets_an_older_one_go_on_and_waits_behind_it(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.up_to(Phase.RECORDING, "a-2", on_shortage=OnShortage.WAIT)
+    bench.granted("a-1", workload_id="cam")
+    bench.not_recorded("a-2")
+    bench.refused("a-2")
+    assert bench.only(ValidateRequest).action_id == "a-1"
+
+    bench.refused("a-1", workload_id="cam")
+    assert bench.finals["a-1"].reason is Reason.INSUFFICIENT_CPU
+    assert bench.only(ValidateRequest).action_id == "a-2"
+
+
+def test_one_that_waited_for_room_waits_for_its_turn_when_an_older_one_is_granted(bench: Bench) -> None:
+    bench.act("a-1", workload=ID)
+    bench.waits("a-2")
+    bench.granted("a-1", workload_id="cam")
+    bench.recorded("a-1")
+
+    bench.capacity(8000)
+    assert bench.heard(ValidateRequest) == []
+    bench.updated("a-1")
+    bench.judged(Verdict.SYNCHRONIZED, "a-1")
+    assert bench.only(ValidateRequest).action_id == "a-2"
 
 
 def test_those_that_give_the_id_come_one_after_the_other_too(bench: Bench) -> None:
