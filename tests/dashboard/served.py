@@ -102,9 +102,9 @@ def event_where(response: HTTPResponse, wanted: Callable[[Any], bool]) -> Any:
 @contextlib.contextmanager
 def serving(**page: Any) -> Iterator[Site]:
     """A page while used as a context manager; `page` are keys of [dashboard]."""
-    broker, port = MemoryBroker(), free_port()
+    broker = MemoryBroker()
     broker.start()
-    settings = Settings(dashboard=DashboardSettings(port=port, **page))
+    settings = Settings(dashboard=DashboardSettings(**{"port": free_port(), **page}))
     process = Process(lambda identity, deliver: MemoryBus(broker, identity, deliver), metrics_port=0)
     dashboard = process.add(lambda post: build(settings, post))
     assert isinstance(dashboard, Dashboard)
@@ -114,6 +114,6 @@ def serving(**page: Any) -> Iterator[Site]:
         while process.problems():
             assert time.monotonic() < end, process.problems()
             time.sleep(0.01)
-        yield Site(broker, port, process, dashboard)
+        yield Site(broker, settings.dashboard.port, process, dashboard)
     finally:
         assert process.stop()
