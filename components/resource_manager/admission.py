@@ -158,6 +158,11 @@ def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refus
         lack = "how large the node is" if node.total is None else "what runs there"
         text = f"the agent of {node_name} has not told yet {lack}; ask again in a moment"
         return Refusal(Reason.NODE_UNAVAILABLE, text)
+    if node_name in turn.live.silent:
+        text = (
+            f"the agent of {node_name} is connected, but does not tell what is in force; see its log, restart it"
+        )
+        return Refusal(Reason.NODE_UNAVAILABLE, text)
     if not turn.reachable(node_name):
         text = (
             f"the agent of {node_name} is away; nothing there can be scaled without it. Start it, then ask again"

@@ -52,12 +52,14 @@ def families(ledger: Ledger, live: Live) -> Iterable[Metric]:
 def _nodes(ledger: Ledger, live: Live) -> Metric:
     family = GaugeMetricFamily(
         "piriscale_node_up",
-        "1 while the agent of a node can be reached, 0 while it is away; before it spoke it counts as there",
+        "1 while the agent of a node can be reached and tells what is in force, 0 while it is away or silent; "
+        "before it spoke it counts as there",
         labels=("node",),
     )
     for node in ledger.nodes:
         presence = live.agents.get(node)
-        family.add_metric([node], int(presence is None or not away(presence)))
+        here = node not in live.silent and (presence is None or not away(presence))
+        family.add_metric([node], int(here))
     return family
 
 

@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.presence import away, supersedes
-from components.resource_manager import admission, drift, judgement, leases, observation
+from components.resource_manager import admission, drift, judgement, leases, observation, silence
 from components.resource_manager.exposition import families
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.turn import Live, Turn
@@ -35,6 +35,8 @@ from schemas.topics import Role, topic_of
 HOUSEKEEPING_S: Final = 0.25
 """How often leases, holds and withheld workloads are looked at."""
 PRUNE_S: Final = 600.0
+REFRESH_S: Final = 30.0
+"""How often capacities are said again, unasked: somebody may have deleted one."""
 ECHO_S: Final = 60.0
 """For so long after we deleted a retained state its deletion may be our own, and may come twice."""
 PROBE_S: Final = 5.0
@@ -56,6 +58,7 @@ class ResourceManager:
         self._next_housekeeping = now.monotonic
         self._next_prune = now.monotonic + PRUNE_S
         self._next_probe = now.monotonic
+        self._next_refresh = now.monotonic + REFRESH_S
         self._handlers: dict[type, Callable[[Turn, Any], None]] = {
             ValidateRequest: admission.validate,
             DesiredRequest: admission.decide,
@@ -151,6 +154,7 @@ class ResourceManager:
             with self._turn(now) as turn:
                 leases.trust(turn)
                 leases.expire(turn)
+                silence.look(turn)
                 observation.expire_absent(turn)
                 drift.judge_withheld(turn)
                 self._try_again(turn)
@@ -158,6 +162,9 @@ class ResourceManager:
                 self._forget_echoes(now)
                 due = turn.finish()
             out += due
+            if now.monotonic >= self._next_refresh:
+                self._next_refresh = now.monotonic + REFRESH_S
+                out += self._live.capacities.values()
             if now.monotonic >= self._next_prune:
                 self._next_prune = now.monotonic + PRUNE_S
                 self._ledger.prune(now.epoch_ms)
@@ -255,6 +262,7 @@ class ResourceManager:
         self._live.answered.discard(node)
         self._live.counted.pop(node, None)
         self._live.agents.pop(node, None)
+        silence.forget(turn, node)
         self._live.capacities.pop(node, None)
         turn.out.append(Cleared(NodeCapacity, {"node": node}))
 

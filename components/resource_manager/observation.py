@@ -2,6 +2,7 @@
 
 from typing import Any, Final
 
+from components.resource_manager import silence
 from components.resource_manager.admission import close, end_reconcile
 from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
@@ -70,6 +71,7 @@ def snapshot(turn: Turn, told: NodeSnapshot) -> None:
     if not node.heard:
         node = node.model_copy(update={"heard": True})
         turn.work.put_node(node)
+    silence.heard(turn, told.node, (told.boot_id, told.seq))
     _new_boot(turn, node, told.boot_id)
     first = told.node not in turn.live.answered
     turn.live.answered.add(told.node)
@@ -85,6 +87,7 @@ def status(turn: Turn, told: StatusReply) -> None:
     node = turn.work.node(told.node)
     if not told.success or node is None or told.boot_id < node.boot_id:
         return
+    silence.heard(turn, told.node, (told.boot_id, told.seq))
     _new_boot(turn, node, told.boot_id)
     first = told.node not in turn.live.answered
     turn.live.answered.add(told.node)

@@ -7,7 +7,7 @@ from typing import Any, Final
 from components.component import Instant, Output
 from components.presence import away
 from components.repeater import Repeater
-from components.resource_manager.capacity import allocated, capacity
+from components.resource_manager.capacity import capacity
 from components.resource_manager.ledger import Work
 from components.resource_manager.lifecycle import SyncEvent, transition
 from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
@@ -21,6 +21,15 @@ from schemas.resources import NodeCapacity, ResourceState
 
 _NO_CAUSE: Final = frozenset({SyncEvent.CONFIRMED, SyncEvent.RECORDED, SyncEvent.RELEASED, SyncEvent.REAPPEARED})
 """After these nothing is left of the cause of an earlier failure."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """When an agent last told what is in force, and when it was asked since."""
+
+    stamp: Stamp
+    at: float
+    asked: float | None = None
 
 
 @dataclass
@@ -45,6 +54,9 @@ class Live:
     backoff: Counter[Key] = field(default_factory=Counter)
     answered: set[str] = field(default_factory=set)
     """Nodes whose agent spoke since the start."""
+    told: dict[str, Told] = field(default_factory=dict)
+    silent: set[str] = field(default_factory=set)
+    """Nodes whose agent is connected, but neither tells what is in force nor answers."""
     repeater: Repeater = field(default_factory=Repeater)
     capacities: dict[str, NodeCapacity] = field(default_factory=dict)
     cleared: dict[Key, float] = field(default_factory=dict)
@@ -126,13 +138,13 @@ class Turn:
         self._touched.add(node)
 
     def reachable(self, node: str) -> bool:
-        """Whether commands have a chance to arrive: the agent is not known to be away.
+        """Whether commands have a chance to arrive: the agent is not known to be away, and not silent.
 
         An agent that has not spoken since our own start counts as there. The ledger knows its containers, and
         to refuse whatever was asked while we were away would make every restart of ours visible to users.
         """
         presence = self.live.agents.get(node)
-        return presence is None or not away(presence)
+        return node not in self.live.silent and (presence is None or not away(presence))
 
     def reserved(self, node: NodeRecord) -> Amount:
         """The share of a node that is kept for the system."""
@@ -141,11 +153,11 @@ class Turn:
 
     def allocated(self, record: WorkloadRecord) -> Amount:
         """Room that a workload takes."""
-        return allocated(record, self.work.active_rows(record.key))
+        return self.work.ledger.allocations.of(record, self.work.active_rows(record.key))
 
     def room(self, node: NodeRecord) -> NodeCapacity:
         """The node's room as it is now, this turn's changes included."""
-        pairs = ((record, self.work.active_rows(record.key)) for record in self.work.workloads_of(node.node))
+        pairs = ((record, self.allocated(record)) for record in self.work.workloads_of(node.node))
         return capacity(node, self.reserved(node), pairs)
 
     def newer(self, record: WorkloadRecord, stamp: Stamp) -> bool:
