@@ -146,7 +146,7 @@ class SimulatedWorld:
             if member is None or not member.container.alive:
                 raise NotRunningError(f"{container.name} does not run; start it first")
             self._count(member)
-            every_cpu = ",".join(str(cpu) for cpu in sorted(self.host().cpus))
+            every_cpu = f"0-{max(self.host().cpus)}"  # in short, as kernels write it
             own = Limits(cpu_shares=1024, cpuset_cpus=every_cpu).merged(member.limits)
             return Enforced(
                 limits=own.merged(_lower(own, member.parents)),

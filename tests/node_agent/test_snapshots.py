@@ -194,6 +194,12 @@ def test_a_container_whose_name_fits_no_topic_is_told_by_its_id(driver: Driver) 
     assert FIRST.cpu_limit == (reports[container.id].actual or Limits()).cpu_limit
 
 
+def test_a_machine_of_a_thousand_cpus_is_told_like_any_other(driver: Driver) -> None:
+    driver.runtime.world.total = Amount(cpu=1_024_000, memory=16_384)
+    driver.start()
+    assert [report.actual.cpuset_cpus for report in driver.snapshot.containers if report.actual] == ["0-1023"]
+
+
 def test_retained_messages_are_said_again_on_every_connection(driver: Driver) -> None:
     driver.start()
     assert [type(said) for said in driver.agent.connected(driver.now)] == [NodeInfo, NodeSnapshot]
