@@ -5,18 +5,21 @@ import time
 from typing import Final
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.text import Text
 
 from components.cli.connection import Session, subscriptions_to
 from components.cli.errors import EXIT_OK
 from components.cli.journals import add_journals
-from components.cli.screen import ago, console, styled, table
-from components.overview.attention import attention
-from components.overview.overview import RETAINED, Overview
-from components.overview.words import describe, describe_actual, describe_amount, joined
+from components.cli.screen import ago, console, printable, styled, table
+from components.overview.attention import Need, attention
+from components.overview.events import Level
+from components.overview.overview import RETAINED, Key, Overview
+from components.overview.words import describe, describe_actual, joined, natural
 from components.settings import Settings
 from schemas.limits import Amount
 from schemas.operations import DeadLetter
+from schemas.resources import ResourceState
 from schemas.scaling import ScalingStatus
 from schemas.topics import Role
 
@@ -49,8 +52,8 @@ def show(seen: Overview, screen: Console) -> None:
         screen.print(
             f"✗ {len(wrong)} {'things need' if len(wrong) > 1 else 'thing needs'} attention", style="bold red"
         )
-        for text in wrong[:ATTENTION_MAX]:
-            screen.print(f"  {text}", soft_wrap=True)
+        for need in wrong[:ATTENTION_MAX]:
+            _say(need, screen)
         if len(wrong) > ATTENTION_MAX:
             screen.print(f"  and {len(wrong) - ATTENTION_MAX} more")
     else:
@@ -60,9 +63,23 @@ def show(seen: Overview, screen: Console) -> None:
         part(seen, screen)
 
 
+def _say(need: Need, screen: Console) -> None:
+    """One need; in a terminal broken at words, for scripts in one line."""
+    if screen.is_terminal:
+        text = Text(printable(need.text), "red" if need.level is Level.BAD else "yellow")
+        screen.print(Padding(text, (0, 0, 0, 2)))
+    else:
+        screen.print(f"  {need.text}", soft_wrap=True)
+
+
+def _brief(limits: str) -> str:
+    """Limits for a column: "2000m 512Mi"."""
+    return limits.replace("m CPU, ", "m ").removesuffix(" CPU")
+
+
 def _nodes(seen: Overview, screen: Console) -> None:
     rows = table("NODE", "AGENT", "AVAILABLE", "ALLOCATED", "RESERVED", "TOTAL", "RUNTIME", title="nodes")
-    for node, capacity in sorted(seen.nodes.items()):
+    for node, capacity in sorted(seen.nodes.items(), key=lambda entry: natural(entry[0])):
         agent = seen.components.get((Role.NODE_AGENT, node))
         state = str(agent.state) if agent else "unknown"
         amounts = (capacity.available, capacity.allocated, capacity.reserved, capacity.total)
@@ -84,9 +101,14 @@ def _amount(amount: Amount) -> str:
     return f"{amount.cpu}m {amount.memory}Mi"
 
 
+def _order(entry: tuple[Key, ResourceState]) -> tuple[object, ...]:
+    (node, name), _ = entry
+    return natural(node), natural(name)
+
+
 def _workloads(seen: Overview, screen: Console) -> None:
     rows = table("NODE", "WORKLOAD", "STATE", "DESIRED", "ACTUAL", "USE", "SINCE", title="workloads")
-    for (node, name), state in sorted(seen.workloads.items()):
+    for (node, name), state in sorted(seen.workloads.items(), key=_order):
         use = seen.uses.get((node, name))
         shown = Text(state.sync_state, styled(state.sync_state))
         if state.desired is None and state.generation == 0:
@@ -95,9 +117,9 @@ def _workloads(seen: Overview, screen: Console) -> None:
             node,
             name,
             shown,
-            describe(state.desired),
-            describe_actual(state.actual, state.desired),
-            describe_amount(use.amount) if use else "–",
+            _brief(describe(state.desired)),
+            _brief(describe_actual(state.actual, state.desired)),
+            _amount(use.amount) if use else "–",
             ago(state.since),
         )
     screen.print(rows if seen.workloads else "no workloads")
@@ -116,7 +138,7 @@ def _actions(seen: Overview, screen: Console) -> None:
             Text(state, styled(state)),
             status.phase,
             ago(action.began_ms, now),
-            describe(action.target),
+            _brief(describe(action.target)),
             joined(status.reason, status.message),
         )
     screen.print(rows if rows.row_count else "no action is under way; see `piriscale history`")

@@ -1,12 +1,12 @@
 """What is wrong or unusual, in words, with what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from components.overview.events import LEVEL_OF_PRESENCE, Level
-from components.overview.overview import Overview
-from components.overview.words import describe_indicators, joined
+from components.overview.overview import Key, Overview
+from components.overview.words import describe_indicators, joined, lasting, natural
 from schemas.enums import ActionOutcome, ConnectionState, SyncState
 from schemas.performance import PerfDegraded
 from schemas.topics import Role
@@ -24,6 +24,9 @@ WAITS_LONG_MS: Final = 5_000
 
 LETTERS_FRESH_MS: Final = 600_000
 """How long a dead letter is called to attention."""
+
+
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,11 @@ def attention(seen: Overview, now_ms: int = 0) -> list[Need]:
     return sorted(found, key=lambda need: need.level is not Level.BAD)
 
 
+def _in_order(by_workload: Mapping[Key, V]) -> list[tuple[Key, V]]:
+    """By node and name, as people sort."""
+    return sorted(by_workload.items(), key=lambda entry: (natural(entry[0][0]), natural(entry[0][1])))
+
+
 def _components(seen: Overview) -> Iterable[Need]:
     for role in NEEDED:
         states = [status.state for (component, _), status in seen.components.items() if component == role]
@@ -72,7 +80,7 @@ def _components(seen: Overview) -> Iterable[Need]:
 
 def _agents(seen: Overview) -> Iterable[Need]:
     nodes = {instance for component, instance in seen.components if component == Role.NODE_AGENT}
-    for node in sorted(nodes | set(seen.nodes)):
+    for node in sorted(nodes | set(seen.nodes), key=natural):
         status = seen.components.get((Role.NODE_AGENT, node))
         if status is None or status.state is not ConnectionState.READY:
             state = status.state if status else "unknown"
@@ -87,7 +95,7 @@ def _agents(seen: Overview) -> Iterable[Need]:
 
 
 def _workloads(seen: Overview) -> Iterable[Need]:
-    for (node, name), state in sorted(seen.workloads.items()):
+    for (node, name), state in _in_order(seen.workloads):
         why = joined(state.reason, state.message)
         if state.sync_state is SyncState.FAILED:
             text = f"{name} on {node} FAILED: {why or 'no reason given'}"
@@ -98,7 +106,7 @@ def _workloads(seen: Overview) -> Iterable[Need]:
 
 
 def _nodes(seen: Overview) -> Iterable[Need]:
-    for node, capacity in sorted(seen.nodes.items()):
+    for node, capacity in sorted(seen.nodes.items(), key=lambda entry: natural(entry[0])):
         for what, unit in (("cpu", "m"), ("memory", "Mi")):
             total, used, kept = (
                 getattr(amount, what) for amount in (capacity.total, capacity.allocated, capacity.reserved)
@@ -129,7 +137,7 @@ def _inconsistent(seen: Overview) -> Iterable[Need]:
 
 
 def _performance(seen: Overview) -> Iterable[Need]:
-    for (node, name), event in sorted(seen.performance.items()):
+    for (node, name), event in _in_order(seen.performance):
         if isinstance(event, PerfDegraded):
             over = describe_indicators(event.indicators)
             text = f"{name} on {node} is degraded{': ' + over if over else ''}"
@@ -142,7 +150,7 @@ def _waiting(seen: Overview, now_ms: int) -> Iterable[Need]:
         if waited_ms >= WAITS_LONG_MS:
             why = joined(status.reason, status.message)
             text = (
-                f"an action for {status.workload_id} on {status.node} waits for {waited_ms // 1000} s"
+                f"an action for {status.workload_id} on {status.node} waits for {lasting(waited_ms)}"
                 f"{': ' + why if why else ''}"
             )
             key = f"waiting {status.node}/{status.workload_id}"

@@ -1,10 +1,14 @@
 """Limits, amounts and indicators in a few words, as pages and terminals show them."""
 
+import re
 from collections.abc import Iterable
+from typing import Final
 
 from schemas.limits import Amount, Limits, parse_cpuset
 from schemas.performance import Indicator
 from schemas.units import format_cpu, format_memory
+
+_DIGITS: Final = re.compile(r"([0-9]{1,18})")
 
 
 def describe(limits: Limits | None) -> str:
@@ -62,3 +66,21 @@ def joined(*parts: str | None) -> str:
 def listed(*parts: str | None) -> str:
     """The parts that say something, with a semicolon between."""
     return "; ".join(part for part in parts if part)
+
+
+def natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """For sorting as people do: "cam-2" before "cam-10"."""
+    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part)
+
+
+def lasting(milliseconds: float) -> str:
+    """A duration in at most 6 letters: "54 ms", "1.2 s", "42 s", "12 min", "3 h", "2 d"."""
+    if milliseconds < 1000:
+        return f"{max(0.0, milliseconds):.0f} ms"
+    whole = milliseconds / 1000
+    if whole < 10:
+        return f"{int(whole * 10) / 10:g} s"
+    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
+        if whole < limit:
+            return f"{whole // divisor:.0f} {unit}"
+    return f"{whole // 86_400:.0f} d"

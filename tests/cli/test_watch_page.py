@@ -4,9 +4,9 @@ import pytest
 from rich.cells import cell_len
 
 from components.cli.watch.page import Moment, page
-from components.cli.watch.sections import natural
 from components.cli.watch.view import Order, Part, View
 from components.overview.overview import Overview
+from components.overview.words import natural
 from schemas.enums import ActionOutcome, ConnectionState, Phase, Reason, SyncState
 from schemas.limits import Amount
 from schemas.metrics import AppMetrics

@@ -45,19 +45,6 @@ def memory(mib: int | None) -> str:
     return f"{mib}M"
 
 
-def seconds(milliseconds: float) -> str:
-    """A duration in at most 6 columns: "54 ms", "1.2 s", "42 s", "12 min", "3 h"."""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    whole = milliseconds / 1000
-    if whole < 10:
-        return f"{whole:.1f} s"
-    for limit, divisor, unit in ((120, 1, "s"), (7200, 60, "min"), (172_800, 3600, "h")):
-        if whole < limit:
-            return f"{whole // divisor:.0f} {unit}"
-    return f"{whole // 86_400:.0f} d"
-
-
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """The text in exactly so many columns, cut with "…"; control characters escaped."""
     shown = printable(text)

@@ -7,12 +7,13 @@ from rich.text import Text
 
 from components.cli.screen import printable
 from components.cli.watch.columns import Columns, columns
-from components.cli.watch.figures import fit, seconds
+from components.cli.watch.figures import fit
 from components.cli.watch.rows import clock
 from components.cli.watch.sections import Section, actions, attention_of, capacity, events, nodes_of, workloads
 from components.cli.watch.view import Part, View
 from components.overview.attention import Need, attention
 from components.overview.overview import Overview
+from components.overview.words import lasting
 
 _SMALL: Final = 22
 SPACIOUS: Final = 32
@@ -104,7 +105,7 @@ def _lines_of(section: Section, lines: int, view: View, widths: Columns) -> list
 def _header(moment: Moment, widths: Columns) -> Text:
     line = Text()
     if moment.lost is not None:
-        gone = seconds(max(0, moment.now_ms - moment.lost_ms))
+        gone = lasting(moment.now_ms - moment.lost_ms)
         line.append(f" ✗ no connection for {gone}, trying again: {printable(moment.lost)}", "bold red")
     else:
         line.append(" piriscale watch ", "bold reverse").append(" ● live", "bold green").append(

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from components.cli.screen import ago
 from components.cli.watch.columns import Columns
-from components.cli.watch.figures import bar, cores, cores_used, divided, fit, memory, seconds, use_bar
+from components.cli.watch.figures import bar, cores, cores_used, divided, fit, memory, use_bar
 from components.overview.actions import ActionSeen
 from components.overview.attention import Need
 from components.overview.events import LEVEL_OF_OUTCOME, LEVEL_OF_PRESENCE, LEVEL_OF_STATE, Event, Level
 from components.overview.overview import Key, Overview
-from components.overview.words import describe, describe_indicators, joined, listed
+from components.overview.words import describe, describe_indicators, joined, lasting, listed
 from schemas.enums import SyncState
 from schemas.limits import Limits, mismatches
 from schemas.performance import PerfDegraded
@@ -160,7 +160,7 @@ def action_row(seen: ActionSeen, widths: Columns, now_ms: int) -> Text:
         level, word, spent_ms = Level.WARN if seen.waiting else Level.BUSY, str(status.phase), now_ms
     row = lead(level, status.workload_id, status.node, widths)
     row.append(fit(word, 12), STYLE_OF_LEVEL[level])
-    row.append(f" {fit(seconds(max(0, spent_ms - seen.began_ms)), 6, right=True)}")
+    row.append(f" {fit(lasting(spent_ms - seen.began_ms), 6, right=True)}")
     doubt = "not heard of since the connection was lost" if seen.doubted_ms is not None else None
     dry_run = "dry run" if status.dry_run else None
     target = f"→ {describe(seen.target)}" if seen.target is not None else None

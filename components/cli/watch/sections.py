@@ -1,6 +1,5 @@
 """The parts of the page: title, heads, and rows that are made when they are shown."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +24,7 @@ from components.cli.watch.view import Order, Part, View
 from components.overview.attention import Need
 from components.overview.events import Level
 from components.overview.overview import Key, Overview
+from components.overview.words import natural
 from schemas.enums import SyncState
 from schemas.resources import ResourceState
 from schemas.topics import Role
@@ -41,7 +41,6 @@ _GRAVITY: Final = {
     SyncState.SYNCHRONIZED: 5,
 }
 _UNMANAGED: Final = 6
-_DIGITS: Final = re.compile(r"([0-9]{1,18})")
 Row = Callable[[], Text]
 
 
@@ -119,11 +118,6 @@ def _chosen(view: View) -> str:
         "  only what needs attention" if view.only_attention else "",
     ]
     return "".join(parts)
-
-
-def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """For sorting as people do: "cam-2" before "cam-10"."""
-    return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part)
 
 
 def _sorting(seen: Overview, order: Order) -> Callable[[tuple[Key, ResourceState]], tuple[object, ...]]:
