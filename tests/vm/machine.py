@@ -19,9 +19,16 @@ BOOT_TIMEOUT_S: Final = 600.0
 """Booting takes 35 s on a free machine."""
 ANSWER_GRACE_S: Final = 30.0
 """How long an answer may take beyond the time-out of the command itself."""
+ACCELERATOR: Final = os.environ.get("PIRISCALE_VM_ACCEL", "tcg,thread=multi")
+"""Emulation works everywhere. /dev/kvm may be there and yet boot nothing, as on a host that is virtual itself."""
 MEMORY_MIB: Final = 2048
 CPUS: Final = 2
 CONSOLE_LINES: Final = 60
+KERNEL_ARGUMENTS: Final = (
+    "root=/dev/vda rw console=ttyS0 fsck.mode=skip quiet"
+    # systemd's own patience, a minute and a half, is too short on a host that is busy.
+    " systemd.default_device_timeout_sec=600 systemd.default_timeout_start_sec=600"
+)
 HERE: Final = Path(__file__).parent
 
 
@@ -91,9 +98,8 @@ class Machine:
         self.stop()
 
     def _command_line(self) -> list[str]:
-        kernel = f"root=/dev/vda rw console=ttyS0 fsck.mode=skip quiet {self._kernel_arguments}"
         return [
-            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+            *("qemu-system-x86_64", "-accel", ACCELERATOR, "-cpu", "max"),
             *("-smp", str(CPUS), "-m", str(MEMORY_MIB), "-nodefaults", "-display", "none", "-no-reboot"),
             *(
                 "-kernel",
@@ -101,7 +107,7 @@ class Machine:
                 "-initrd",
                 str(self._image / "initrd.img"),
                 "-append",
-                kernel,
+                f"{KERNEL_ARGUMENTS} {self._kernel_arguments}",
             ),
             *("-drive", f"file={self._image / 'disk.ext4'},format=raw,if=virtio,snapshot=on"),
             *("-drive", f"file={self._checkout},format=raw,if=virtio,readonly=on"),

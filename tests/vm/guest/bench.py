@@ -63,6 +63,11 @@ class Bench:
         response.raise_for_status()
         return response.json() if response.content[:1] in (b"{", b"[") else response.text
 
+    @property
+    def manager(self) -> str:
+        """Who makes cgroups for this service: "systemd" or "cgroupfs"."""
+        return str(self.call("GET", "/info")["host"]["cgroupManager"])
+
     def start(self, name: str, *, script: str = "exec /bin/busybox sleep 100000", **options: Any) -> str:
         """Run a container with busybox's shell, in place of an older one of that name; its full id."""
         self.remove(name)

@@ -57,7 +57,7 @@ def column(bench: Bench) -> dict[str, Any]:
         "podman": info.version,
         "cgroup": info.cgroup_version,
         "rootless": info.rootless,
-        "manager": host["cgroupManager"],
+        "manager": bench.manager,
         "runtime": host["ociRuntime"]["name"],
         "cells": cells,
         "seconds": seconds,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from podman.errors import APIError
 
 from tests.vm.guest.bench import Bench, resource_limits
-from tests.vm.guest.cells import STEADY, Cell, WrongError, both, refused, tried, wait_until
+from tests.vm.guest.cells import STEADY, WORKS, Cell, WrongError, both, refused, tried, wait_until
 
 
 def cpu_only(bench: Bench) -> Cell:
@@ -85,11 +85,16 @@ def in_pod(bench: Bench) -> Cell:
 
 
 def above_pod_memory(bench: Bench) -> Cell:
-    return in_limited_pod(bench, memory_limit=300)
+    return unless_unbound(in_limited_pod(bench, memory_limit=300))
 
 
 def above_pod_cpu(bench: Bench) -> Cell:
-    return in_limited_pod(bench, cpu_limit=1500)
+    return unless_unbound(in_limited_pod(bench, cpu_limit=1500))
+
+
+def unless_unbound(cell: Cell) -> Cell:
+    """More than the pod has can be in force, up to the root, only where the pod's limits are in no cgroup."""
+    return Cell("pod does not bind", cell.detail) if cell.result == WORKS else cell
 
 
 def infra(bench: Bench) -> Cell:
