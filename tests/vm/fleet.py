@@ -20,7 +20,7 @@ JOB_TIMEOUT_S: Final = 1500.0
 SETUP_TIMEOUT_S: Final = 300.0
 CHECKOUT: Final = "/opt/checkout"
 BYTECODE: Final = "/opt/bytecode"
-"""Beside the checkout, which is read-only: compiling at each start would take an emulated machine half a minute."""
+"""Beside the checkout, which is read-only: compiling at each start would take half a minute."""
 IMAGE: Final = "localhost/busybox:latest"
 IMPORT_IMAGE: Final = f"""
 set -e
