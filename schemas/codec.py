@@ -89,13 +89,17 @@ class MessageTooLargeError(ValueError):
     """A message above `MESSAGE_BYTES_MAX` was to be sent."""
 
 
-def encode(message: Message, wire: Wire = Wire.MSGPACK) -> Frame:
+def encode(message: Message, wire: Wire = Wire.MSGPACK, stamp: Mapping[str, object] | None = None) -> Frame:
     """Write a message in JSON where its own `wire` says so, as the answer to JSON does; else in the given one.
+
+    `stamp` has common fields that its author left to the sender: id, ts, source.
 
     Raises MessageTooLargeError above 128 KiB, and ValueError where a field cannot stand in the topic.
     """
     topic = topic_of(type(message))
     body = message.model_dump(exclude_none=True)
+    if stamp:
+        body.update(stamp)
     payload = pack(body, Wire.JSON if message.wire is Wire.JSON else wire)
     if len(payload) > MESSAGE_BYTES_MAX:
         raise MessageTooLargeError(

@@ -1,6 +1,7 @@
 """Limits of a workload and amounts of a node: the two shapes in which resources travel."""
 
 import re
+from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -10,6 +11,8 @@ CPU_SHARES_MIN: Final = 2
 CPU_SHARES_MAX: Final = 262_144
 CPU_TOLERANCE_MILLICORES: Final = 10
 MEMORY_TOLERANCE_MIB: Final = 1
+CPU_LISTS_REMEMBERED: Final = 1024
+"""The same few come with every observation of every container."""
 SHARES_PER_WEIGHT: Final = 32
 """A step of cgroup v2's weight, in shares, rounded up."""
 
@@ -20,6 +23,7 @@ Millicores = Annotated[int, Field(strict=True, gt=0, le=LARGEST_QUANTITY, descri
 MiB = Annotated[int, Field(strict=True, gt=0, le=LARGEST_QUANTITY, description="memory, MiB")]
 
 
+@lru_cache(CPU_LISTS_REMEMBERED)
 def parse_cpuset(text: str) -> frozenset[int]:
     """CPU numbers of a list such as "0-2,4". Raises ValueError when it is none, or empty."""
     cpus: set[int] = set()

@@ -3,15 +3,17 @@
 available = total - allocated - reserved, for CPU and memory apart, per node. Pure functions of records.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from components.resource_manager.records import ActionRow, NodeRecord, WorkloadRecord
+from components.resource_manager.records import ActionRow, Key, NodeRecord, WorkloadRecord
 from schemas.enums import Reason
 from schemas.limits import Amount, Limits
 from schemas.resources import NodeCapacity
 from schemas.units import format_cpu, format_memory
+
+_NO_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True)
@@ -33,43 +35,67 @@ def allocated(record: WorkloadRecord, rows: Iterable[ActionRow]) -> Amount:
     active = [row for row in rows if row.counts]
     # While an action replaces "unlimited", the node's total that was written for it is still in force.
     in_force = record.unlimited.union(*(row.rollback_unlimited for row in active))
-    sources = [_counted(record.actual or Limits(), record, in_force, unset_is_use=True)]
+    sources = [_counted(record.actual or _NO_LIMITS, record, in_force, unset_is_use=True)]
     if record.desired is not None and not record.withheld:
         sources.append(_counted(record.desired, record, record.unlimited))
     for row in active:
         sources.append(_counted(row.target, record, frozenset()))
         sources.append(_counted(row.rollback, record, row.rollback_unlimited))
-    total = Amount()
-    for source in sources:
-        total = total.larger(source)
-    return total
+    return Amount(cpu=max(cpu for cpu, _ in sources), memory=max(memory for _, memory in sources))
 
 
 def _counted(
     limits: Limits, record: WorkloadRecord, unlimited: frozenset[str], *, unset_is_use: bool = False
-) -> Amount:
-    def one(name: str, value: int | None, use: int) -> int:
-        if name in unlimited or (value is None and unset_is_use):
-            return use
-        return value or 0
+) -> tuple[int, int]:
+    """CPU and memory; plain numbers, since many are compared for each request."""
+    cpu, memory = limits.cpu_limit, limits.memory_limit
+    if "cpu_limit" in unlimited or (cpu is None and unset_is_use):
+        cpu = record.usage.cpu
+    if "memory_limit" in unlimited or (memory is None and unset_is_use):
+        memory = record.usage.memory
+    return cpu or 0, memory or 0
 
-    return Amount(
-        cpu=one("cpu_limit", limits.cpu_limit, record.usage.cpu),
-        memory=one("memory_limit", limits.memory_limit, record.usage.memory),
-    )
+
+class Allocations:
+    """`allocated`, remembered for as long as a workload's record and rows are the very same objects.
+
+    A request changes one workload of its node, and asks for the sum of all.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[Key, tuple[WorkloadRecord, Sequence[ActionRow], Amount]] = {}
+
+    def of(self, record: WorkloadRecord, rows: Sequence[ActionRow]) -> Amount:
+        """What one workload takes."""
+        known = self._known.get(record.key)
+        if known is not None and known[0] is record and _same(known[1], rows):
+            return known[2]
+        amount = allocated(record, rows)
+        self._known[record.key] = (record, rows, amount)
+        return amount
+
+    def forget(self, key: Key) -> None:
+        """A workload is no more."""
+        self._known.pop(key, None)
+
+
+def _same(some: Sequence[ActionRow], others: Sequence[ActionRow]) -> bool:
+    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
 
 
 def capacity(
-    node: NodeRecord, reserved: Amount, workloads: Iterable[tuple[WorkloadRecord, Iterable[ActionRow]]]
+    node: NodeRecord, reserved: Amount, workloads: Iterable[tuple[WorkloadRecord, Amount]]
 ) -> NodeCapacity:
-    """The published view of a node's room."""
+    """The published view of a node's room, of its workloads and what each of them takes."""
     total = node.total or Amount()
-    taken = Amount()
+    cpu = memory = 0
     unlimited = []
-    for record, rows in workloads:
-        taken += allocated(record, rows)
+    for record, amount in workloads:
+        cpu += amount.cpu
+        memory += amount.memory
         if record.running and record.actual is not None and _has_no_limit(record):
             unlimited.append(record.name)
+    taken = Amount(cpu=cpu, memory=memory)
     return NodeCapacity(
         node=node.node,
         total=total,
@@ -81,7 +107,7 @@ def capacity(
 
 
 def _has_no_limit(record: WorkloadRecord) -> bool:
-    actual = record.actual or Limits()
+    actual = record.actual or _NO_LIMITS
     return actual.cpu_limit is None or actual.memory_limit is None or bool(record.unlimited)
 
 

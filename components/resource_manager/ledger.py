@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from components.resource_manager.capacity import Allocations
 from components.resource_manager.records import ActionRow, Key, NodeRecord, WorkloadRecord
 from components.storage import Database
 
@@ -50,6 +51,7 @@ class Ledger:
         self._active_rows: dict[str, ActionRow] = {}
         self.active: dict[Key, set[str]] = defaultdict(set)
         """Ids of rows that are open or held, by workload."""
+        self.allocations = Allocations()
         self.generations: dict[Key, int] = {}
         self.meta: dict[str, str] = {}
         self._opened_s = epoch_s
@@ -136,6 +138,7 @@ class Ledger:
             if record is None:
                 self.workloads.pop(key, None)
                 self.by_node[key[0]].discard(key[1])
+                self.allocations.forget(key)
             else:
                 self._keep(record)
         for row in work.rows.values():
@@ -193,13 +196,15 @@ class Work:
 
     def workloads_of(self, node: str) -> list[WorkloadRecord]:
         """All workloads of a node."""
-        names = set(self.ledger.by_node.get(node, ()))
-        names.update(name for of_node, name in self.workloads if of_node == node)
-        found = (self.workload((node, name)) for name in sorted(names))
+        names = self.ledger.by_node.get(node, set())
+        added = {name for of_node, name in self.workloads if of_node == node}
+        found = (self.workload((node, name)) for name in sorted(names | added))
         return [record for record in found if record is not None]
 
     def active_rows(self, key: Key) -> list[ActionRow]:
         """Rows of a workload that are open or held."""
+        if not self.rows and key not in self.ledger.active:
+            return []
         ids = set(self.ledger.active.get(key, ()))
         ids.update(row.action_id for row in self.rows.values() if row.key == key)
         found = (self.row(action_id) for action_id in sorted(ids))

@@ -7,7 +7,7 @@ from typing import Any, Final
 from components.component import Instant, Output
 from components.presence import away
 from components.repeater import Repeater
-from components.resource_manager.capacity import allocated, capacity
+from components.resource_manager.capacity import capacity
 from components.resource_manager.ledger import Work
 from components.resource_manager.lifecycle import SyncEvent, transition
 from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
@@ -153,11 +153,11 @@ class Turn:
 
     def allocated(self, record: WorkloadRecord) -> Amount:
         """Room that a workload takes."""
-        return allocated(record, self.work.active_rows(record.key))
+        return self.work.ledger.allocations.of(record, self.work.active_rows(record.key))
 
     def room(self, node: NodeRecord) -> NodeCapacity:
         """The node's room as it is now, this turn's changes included."""
-        pairs = ((record, self.work.active_rows(record.key)) for record in self.work.workloads_of(node.node))
+        pairs = ((record, self.allocated(record)) for record in self.work.workloads_of(node.node))
         return capacity(node, self.reserved(node), pairs)
 
     def newer(self, record: WorkloadRecord, stamp: Stamp) -> bool:

@@ -138,7 +138,7 @@ class Dispatcher:
             return output
         if isinstance(output, Cleared):
             return clear(output)
-        frame = encode(self._stamped(output), self._wire)
+        frame = encode(output, self._wire, self._stamp(output))
         names = _telling_fields(type(output))
         level = logging.INFO if "action_id" in names or "event_id" in names else logging.DEBUG
         if _log.isEnabledFor(level):
@@ -146,8 +146,8 @@ class Dispatcher:
             _log.log(level, "sent", extra={"topic": frame.topic, **gist})
         return frame
 
-    def _stamped(self, message: Message) -> Message:
-        """The message with the common fields that its author left out."""
+    def _stamp(self, message: Message) -> dict[str, object]:
+        """The common fields that its author left out."""
         stamp: dict[str, object] = {}
         if not message.id:
             stamp["id"] = uuid.uuid4().hex
@@ -155,7 +155,7 @@ class Dispatcher:
             stamp["ts"] = self._now().epoch_ms
         if message.source is None:
             stamp["source"] = self._source
-        return message.model_copy(update=stamp) if stamp else message
+        return stamp
 
     def _concerns_us(self, topic: str) -> bool:
         return self._selective is None or topic == self._status.topic or self._selective.concerns(topic)

@@ -4,6 +4,7 @@ import contextlib
 import contextvars
 import json
 import logging
+import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from typing import Any, Final, TextIO
 _about: contextvars.ContextVar[dict[str, str]] = contextvars.ContextVar("about")
 
 _STANDARD: Final = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
+_PLAIN: Final = re.compile(r'[^\s"=]+')
 LEVELS: Final = ("debug", "info", "warning", "error")
 
 
@@ -60,8 +62,7 @@ class JsonFormatter(logging.Formatter):
 
 def _quoted(value: Any) -> str:
     text = value if isinstance(value, str) else str(value)
-    plain = bool(text) and text.isprintable() and not any(mark in text for mark in ' "=')
-    return text if plain else json.dumps(text, ensure_ascii=False)
+    return text if _PLAIN.fullmatch(text) and text.isprintable() else json.dumps(text, ensure_ascii=False)
 
 
 def start_logging(level: str = "info", *, as_json: bool = False, stream: TextIO | None = None) -> None:
@@ -70,6 +71,7 @@ def start_logging(level: str = "info", *, as_json: bool = False, stream: TextIO 
         raise ValueError(f"{level!r} is no log level; allowed: {', '.join(LEVELS)}")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else KeyValueFormatter())
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody shows them
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.resource_manager.capacity import allocated, capacity, judge
+from components.resource_manager.capacity import Allocations, allocated, capacity, judge
 from components.resource_manager.records import ActionRow, NodeRecord, Stage, WorkloadRecord
 from schemas.enums import Reason
 from schemas.limits import Amount, Limits
@@ -245,7 +245,7 @@ def test_the_published_view_sums_up_and_names_who_has_no_limit() -> None:
         record(name="stopped", actual=None, running=False),
     ]
 
-    view = capacity(node, amount(1000, 1024), [(one, []) for one in containers])
+    view = capacity(node, amount(1000, 1024), [(one, allocated(one, [])) for one in containers])
 
     assert view.total == amount(8000, 8192)
     assert view.allocated == amount(2000 + 300 + 100, 1024 + 100 + 50 + 10)
@@ -254,6 +254,18 @@ def test_the_published_view_sums_up_and_names_who_has_no_limit() -> None:
 
 
 def test_a_node_of_unknown_size_has_no_room() -> None:
-    view = capacity(NodeRecord(node="hpc-1"), NONE, [(record(actual=limits(100, 100)), [])])
+    view = capacity(NodeRecord(node="hpc-1"), NONE, [(record(actual=limits(100, 100)), amount(100, 100))])
 
     assert view.total == view.available == NONE
+
+
+def test_what_a_workload_takes_is_told_anew_when_its_record_or_a_row_changed() -> None:
+    allocations = Allocations()
+    small, large = record(actual=limits(100, 100)), record(actual=limits(200, 100))
+    rising, higher = (row(Stage.RESERVED, limits(cpu, 100), limits(100, 100)) for cpu in (300, 400))
+
+    assert allocations.of(small, []) == amount(100, 100)
+    assert allocations.of(small, [rising]) == amount(300, 100)
+    assert allocations.of(small, [higher]) == amount(400, 100)
+    assert allocations.of(small, []) == amount(100, 100)
+    assert allocations.of(large, []) == amount(200, 100)
