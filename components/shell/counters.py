@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from broker.bus import BusCounts
-from broker.statistics import BrokerStatistics
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry, Metric
@@ -97,10 +96,18 @@ _ROWS: Final = (
 )
 
 
+class BrokerFigures(Protocol):
+    """A broker as far as it tells of itself."""
+
+    @property
+    def dropped_messages(self) -> int | None:
+        """Messages that it took and then dropped, since it was started; None: it does not say."""
+
+
 class BrokerCollector:
     """A Prometheus collector over what the broker tells of itself."""
 
-    def __init__(self, statistics: BrokerStatistics) -> None:
+    def __init__(self, statistics: BrokerFigures) -> None:
         self._statistics = statistics
 
     def collect(self) -> "Iterator[Metric]":
@@ -158,7 +165,7 @@ class ShellCollector:
                 yield from member.samples()
 
 
-def new_registry(shells: Iterable[Counted], statistics: BrokerStatistics | None = None) -> "CollectorRegistry":
+def new_registry(shells: Iterable[Counted], statistics: BrokerFigures | None = None) -> "CollectorRegistry":
     """A registry of this process's components, its broker and itself, apart from the global one."""
     from prometheus_client import CollectorRegistry, ProcessCollector
 

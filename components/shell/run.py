@@ -5,9 +5,8 @@ import queue
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from broker.statistics import BrokerStatistics
 from components.component import Component
-from components.shell.counters import new_registry
+from components.shell.counters import BrokerFigures, new_registry
 from components.shell.http import LOOPBACK, HealthServer
 from components.shell.inbox import Inbox
 from components.shell.shell import Connect, Shell
@@ -33,7 +32,7 @@ class Process:
         wire: Wire = Wire.MSGPACK,
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
-        statistics: BrokerStatistics | None = None,
+        statistics: BrokerFigures | None = None,
         also: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`metrics_port` 0 takes a free one, None serves nothing. `also` tells of trouble beside the components.

@@ -6,8 +6,8 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -30,13 +30,18 @@ class Stack:
     folder: Path
     """Its name is the project's."""
     broker_port: int
+    dashboard_port: int
     services: tuple[str, ...]
+    files: tuple[str, ...] = ("compose.yaml",)
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables beside those that every stack needs."""
 
     def compose(self, *arguments: str) -> str:
         """Run podman-compose on the file that is shipped; what it printed."""
         program = str(Path(sys.executable).with_name("podman-compose"))
         podman = ("--in-pod=false", f"--podman-path={self._wrapper()}", "--podman-run-args=--cgroupns=host")
-        project = ("--project-name", self.folder.name, "--file", str(COMPOSE / "compose.yaml"))
+        files = [f"--file={COMPOSE / name}" for name in self.files]
+        project = ("--project-name", self.folder.name, *files)
         done = subprocess.run(
             [program, *podman, *project, *arguments],
             env={**os.environ, **self._variables()},
@@ -53,7 +58,9 @@ class Stack:
         """What compose.yaml leaves to its reader."""
         return {
             "PIRISCALE_BROKER_PORT": str(self.broker_port),
+            "PIRISCALE_DASHBOARD_PORT": str(self.dashboard_port),
             "PIRISCALE_PODMAN_SOCKET": str(self.podman.socket),
+            **self.more,
         }
 
     def _wrapper(self) -> Path:
@@ -103,10 +110,12 @@ class Stack:
         self.compose("down", "--volumes", "--timeout", "5")
 
 
-def stack_of(podman: PrivatePodman, folder: Path, services: list[str]) -> Stack:
+def stack_of(podman: PrivatePodman, name: str, services: Iterable[str]) -> Stack:
     """Not started yet."""
+    folder = podman.directory / name
     folder.mkdir()
-    return Stack(podman, folder, free_port(), tuple(each for each in services if each not in NOT_HERE))
+    wanted = tuple(each for each in services if each not in NOT_HERE)
+    return Stack(podman, folder, free_port(), free_port(), wanted)
 
 
 def eventually(holds: Callable[[], object], otherwise: Callable[[], object]) -> None:

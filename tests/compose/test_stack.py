@@ -1,10 +1,17 @@
 """The images really built, compose.yaml really brought up: a container beside it is scaled as on a vehicle."""
 
 import json
+import os
+import socket
+import ssl
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.request import urlopen
 
 import pytest
 import yaml
@@ -12,7 +19,8 @@ import yaml
 from components.node_agent.podman.private import PrivatePodman
 from tests.compose import images
 from tests.compose.podman import ImagePodman
-from tests.compose.stack import COMPOSE, NOT_HERE, Stack, stack_of
+from tests.compose.stack import COMPOSE, Stack, stack_of
+from tests.fixtures.broker import free_port
 from tests.fixtures.podman import Box
 from tests.system.foreign import ForeignClient
 
@@ -40,7 +48,7 @@ def podman() -> Iterator[PrivatePodman]:
 @pytest.fixture(scope="module")
 def stack(podman: PrivatePodman) -> Iterator[Stack]:
     """All services whose images can exist here, each healthy."""
-    running = stack_of(podman, podman.directory / "ps-compose", list(SERVICES))
+    running = stack_of(podman, "ps-compose", SERVICES)
     try:
         running.up()
         yield running
@@ -72,7 +80,7 @@ def capabilities(stack: Stack, service: str) -> tuple[int, str]:
     return int(fields["CapEff"], 16), fields["NoNewPrivs"]
 
 
-@pytest.mark.parametrize(("tag", "user"), [(images.PIRISCALE, "10001"), (images.BROKER, "mosquitto")])
+@pytest.mark.parametrize(("tag", "user"), [(images.PIRISCALE, "10001"), (images.BROKER, "10002")])
 def test_an_image_is_small_is_not_roots_and_checks_its_health(podman: PrivatePodman, tag: str, user: str) -> None:
     found = image(podman, tag)
     assert found["User"] == user
@@ -114,6 +122,11 @@ def test_prometheus_would_reach_every_target_by_its_name(stack: Stack) -> None:
         assert f'piriscale_component_up{{component="{component}"}} 1.0' in page
 
 
+def test_the_web_page_is_served_on_loopback_and_scales_nothing(stack: Stack) -> None:
+    with urlopen(f"http://127.0.0.1:{stack.dashboard_port}/", timeout=10) as page:
+        assert "piriscale" in page.read().decode()
+
+
 def test_a_container_beside_the_stack_is_scaled(stack: Stack, podman: PrivatePodman) -> None:
     name = "ps-beside"
     container_id = podman.run(name, cpus=0.2, memory_mib=64)
@@ -148,21 +161,61 @@ def test_what_is_desired_survives_a_restart_of_everything(stack: Stack, podman: 
         podman.command("rm", "--force", "--time", "0", name)
 
 
+def test_secured_each_service_is_let_in_with_its_certificate_and_nobody_without(
+    podman: PrivatePodman, tmp_path: Path
+) -> None:
+    locked = secured(podman, tmp_path)
+    try:
+        locked.up()
+        with pytest.raises(OSError, match=r"(?i)certificate|handshake|alert|closed|reset"):
+            connect_without_certificate(int(locked.more["PIRISCALE_SECURED_PORT"]), tmp_path)
+    finally:
+        locked.down()
+
+
+def secured(podman: PrivatePodman, folder: Path) -> Stack:
+    """A bench's authority and a locked broker, as compose.secured.yaml says in its head."""
+    certificates, broker = folder / "certs", folder / "broker"
+    piriscale("certs", certificates, "broker", f"node_agent/{NODE}", "--host", "broker", "--host", "localhost")
+    piriscale("broker-config", certificates, "--into", broker, "--bind", "0.0.0.0")  # noqa: S104 - in its container
+    for path in (broker, *broker.rglob("*")):
+        os.chown(path, 10002, 10002)
+    components = [path for path in certificates.iterdir() if path.name not in ("ca", "broker", "node_agent")]
+    for path in (each for component in components for each in (component, *component.iterdir())):
+        os.chown(path, 10001, 10001)
+    return replace(
+        stack_of(podman, "ps-secured", SERVICES),
+        files=("compose.yaml", "compose.secured.yaml"),
+        more={
+            "PIRISCALE_CONFIG": str(COMPOSE / "secured.toml"),
+            "PIRISCALE_CERTS": str(certificates),
+            "PIRISCALE_BROKER": str(broker),
+            "PIRISCALE_SECURED_PORT": str(free_port()),
+            "PIRISCALE_GUESTS_PORT": str(free_port()),
+        },
+    )
+
+
+def piriscale(*arguments: str | Path) -> None:
+    program = Path(sys.executable).with_name("piriscale")
+    subprocess.run([str(program), *map(str, arguments)], check=True, capture_output=True, timeout=60)
+
+
+def connect_without_certificate(port: int, folder: Path) -> None:
+    """Trust the broker, and show nothing of our own."""
+    context = ssl.create_default_context(cafile=folder / "certs" / "ca" / "ca.pem")
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as spoken,
+    ):
+        spoken.sendall(bytes.fromhex("10 0c 00 04 4d 51 54 54 04 02 00 3c 00 00 e0 00"))
+        if not spoken.recv(4):
+            raise ConnectionResetError("closed")
+
+
 def test_nothing_is_left_when_it_is_taken_down(podman: PrivatePodman) -> None:
-    once = stack_of(podman, podman.directory / "ps-once", ["broker", "monitoring-server"])
+    once = stack_of(podman, "ps-once", ("broker", "monitoring-server"))
     once.up()
     assert "ps-once" in everything(podman)
     once.down()
     assert "ps-once" not in everything(podman)
-
-
-def test_every_image_is_ours_or_pinned() -> None:
-    for name, service in SERVICES.items():
-        registry, _, tag = service["image"].partition(":")
-        assert tag not in ("", "latest"), name
-        assert (name in NOT_HERE) == registry.startswith("docker.io/")
-
-
-def test_podman_compose_reads_the_whole_file(stack: Stack) -> None:
-    shown = yaml.safe_load(stack.compose("config"))
-    assert set(shown["services"]) == set(SERVICES)

@@ -115,3 +115,22 @@ def test_it_listens_where_it_is_told_and_on_loopback_alone_by_default() -> None:
 def test_an_address_that_is_not_this_machines_is_named() -> None:
     with pytest.raises(PortTakenError, match=r"cannot be opened on 192\.0\.2\.1"):
         HealthServer(0, new_registry([]), list, host="192.0.2.1")
+
+
+class Told:
+    """What a broker tells of itself."""
+
+    def __init__(self, dropped_messages: int | None) -> None:
+        self.dropped_messages = dropped_messages
+
+
+@pytest.mark.parametrize(("told", "shown"), [(None, {}), (7, {("piriscale_broker_dropped_messages_total",): 7})])
+def test_what_the_broker_drops_is_shown_where_it_tells(
+    told: int | None, shown: dict[tuple[str, ...], float]
+) -> None:
+    registry = new_registry([], Told(told))
+    samples = [sample for family in registry.collect() for sample in family.samples]
+    found = {
+        (s.name, *s.labels.values()): s.value for s in samples if s.name.startswith("piriscale_broker_dropped")
+    }
+    assert found == shown
