@@ -46,6 +46,10 @@ _SCOPES: Final[dict[Kind, tuple[str, ...]]] = {
 }
 """What follows the kind in an identity's name. An application may leave its workload out: then any of its node."""
 
+GUESTS: Final[frozenset[Kind]] = frozenset({Role.APPLICATION, Person.BRIDGE})
+"""Foreign clients. A listener and an authority of their own keep them from the others' client ids: whoever
+connects with one that is in use ends the other's connection, and no access rule forbids that."""
+
 COMPONENTS: Final[tuple[Role, ...]] = _ONCE
 """Identities of the components that there are once."""
 

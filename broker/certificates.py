@@ -1,8 +1,9 @@
 """A certificate authority for a bench: who is trusted, the broker's certificate, and one for each identity.
 
-Files, below one directory: `ca/ca.pem` and `ca/ca.key`, which stay there, and a folder for each identity
+Files, below one directory: `ca/` with two authorities, which stay there, and a folder for each identity
 (`broker`, `resource_manager`, `node_agent/hpc-1`) with `ca.pem`, `cert.pem` and `key.pem`, for its owner.
-The common name of a certificate is the identity's name, by which the broker's ACL knows it.
+The common name of a certificate is the identity's name, by which the broker's ACL knows it. Foreign clients, the
+guests, have an authority of their own, so that no listener but theirs lets them in.
 """
 
 import ipaddress
@@ -25,8 +26,12 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from broker.access import Principal
+from broker.access import GUESTS, Principal
 
+CA_FILE: Final = "ca.pem"
+"""The authority of the broker, of components and of people, which all trust."""
+GUESTS_FILE: Final = "guests.pem"
+"""The authority of foreign clients, which the broker trusts on their listener."""
 BROKER: Final = "broker"
 """Folder of the broker's own certificate."""
 CA_DAYS: Final = 3650
@@ -54,77 +59,50 @@ class Issued:
     """Names and addresses under which a broker is reached."""
 
 
-class BenchAuthority:
-    """The authority in a directory. It is made if there is none, and never replaced."""
+class _Authority:
+    """One authority: its certificate, and the key that signs."""
 
-    def __init__(self, directory: Path, now: datetime | None = None) -> None:
-        """Make or read it; `now` is UTC. Raises CertificateError."""
-        self.directory = directory.absolute()
-        self._now = now or datetime.now(UTC)
-        self._ca_file, key_file = self.directory / "ca" / "ca.pem", self.directory / "ca" / "ca.key"
-        self.made = not self._ca_file.exists() and not key_file.exists()
+    def __init__(self, file: Path, now: datetime) -> None:
+        """Make or read it. Raises CertificateError."""
+        self.file = file
+        self._now = now
+        key_file = file.with_suffix(".key")
+        self.made = not file.exists() and not key_file.exists()
         try:
             if self.made:
                 self._make(key_file)
-            self._certificate = x509.load_pem_x509_certificate(self._ca_file.read_bytes())
+            self._certificate = x509.load_pem_x509_certificate(file.read_bytes())
             self._key = _load_key(key_file)
         except (OSError, ValueError) as error:
-            raise CertificateError(f"no usable authority in {self.directory / 'ca'}: {error}") from error
-        if self.until <= self._now:
+            raise CertificateError(f"no usable authority {file}: {error}") from error
+        if self.until <= now:
             raise CertificateError(
-                f"the authority {self._ca_file} has expired on {self.until:%Y-%m-%d}; make a new one in another "
-                "directory, and with it all certificates"
+                f"the authority {file} has expired on {self.until:%Y-%m-%d}; make a new one in another directory, "
+                "and with it all certificates"
             )
 
     @property
     def until(self) -> datetime:
-        """When the authority, and with it every certificate, ends to be valid."""
+        """When it, and with it every certificate of it, ends to be valid."""
         return self._certificate.not_valid_after_utc
 
-    def has(self, name: str) -> bool:
-        """Whether this identity has a certificate."""
-        return (self.directory / name / "cert.pem").exists()
-
-    def issue(self, principal: Principal, days: int = DAYS, *, force: bool = False) -> Issued:
-        """Make key and certificate of an identity. Raises CertificateError when it has one, unless forced."""
-        return self._issue(str(principal), days, force=force)
-
-    def issue_broker(self, hosts: Sequence[str], days: int = DAYS, *, force: bool = False) -> Issued:
-        """Make those of the broker, for these names and addresses. Raises CertificateError."""
-        return self._issue(BROKER, days, hosts, force=force)
-
     def _make(self, key_file: Path) -> None:
-        self.directory.mkdir(parents=True, exist_ok=True)
-        key_file.parent.mkdir(mode=0o700)
+        key_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         key = generate_private_key(SECP256R1())
-        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"piriscale bench {os.urandom(4).hex()}")])
+        name = _name(f"piriscale bench {key_file.stem} {os.urandom(4).hex()}")
         builder = (
             self._builder(key, name, name, self._now + timedelta(days=CA_DAYS))
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
         )
         _write(key_file, _private(key), 0o600)
-        _write(self._ca_file, builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
+        _write(self.file, builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
 
-    def _issue(self, name: str, days: int, hosts: Sequence[str] = (), *, force: bool) -> Issued:
-        folder = self.directory / name
-        if self.has(name) and not force:
-            until = _read(folder / "cert.pem").until
-            raise CertificateError(
-                f"{name} has a certificate, valid until {until:%Y-%m-%d}; --force makes a new one"
-            )
-        if {".", ".."} & set(name.split("/")):
-            raise CertificateError(f"{name!r} cannot be the name of a folder")
-        if len(name) > NAME_MAX:
-            raise CertificateError(
-                f"{name} has {len(name)} characters, and a certificate's name at most {NAME_MAX}"
-            )
-        key = generate_private_key(SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        until = min(self._now + timedelta(days=days), self.until)
+    def sign(self, key: EllipticCurvePrivateKey, name: str, until: datetime, hosts: Sequence[str]) -> bytes:
+        """A certificate for `name`: of a server if it has hosts, else of a client."""
         use = ExtendedKeyUsageOID.SERVER_AUTH if hosts else ExtendedKeyUsageOID.CLIENT_AUTH
         builder = (
-            self._builder(key, subject, self._certificate.subject, until)
+            self._builder(key, _name(name), self._certificate.subject, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([use]), critical=False)
@@ -135,14 +113,7 @@ class BenchAuthority:
         if hosts:
             names = x509.SubjectAlternativeName([_general_name(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / "key.pem", _private(key), 0o600)
-            _write(folder / "cert.pem", builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
-            _write(folder / "ca.pem", self._ca_file.read_bytes(), 0o644)
-        except OSError as error:
-            raise CertificateError(f"cannot write the certificate of {name}: {error}") from error
-        return Issued(name, folder, until, tuple(hosts))
+        return builder.sign(self._key, hashes.SHA256()).public_bytes(Encoding.PEM)
 
     def _builder(
         self, key: EllipticCurvePrivateKey, subject: x509.Name, issuer: x509.Name, until: datetime
@@ -159,10 +130,73 @@ class BenchAuthority:
         )
 
 
+class BenchAuthority:
+    """The authorities in a directory. They are made if there are none, and never replaced."""
+
+    def __init__(self, directory: Path, now: datetime | None = None) -> None:
+        """Make or read them; `now` is UTC. Raises CertificateError."""
+        self.directory = directory.absolute()
+        self._now = now or datetime.now(UTC)
+        self._ours = _Authority(self.directory / "ca" / CA_FILE, self._now)
+        self._guests = _Authority(self.directory / "ca" / GUESTS_FILE, self._now)
+        self.made = self._ours.made
+
+    @property
+    def until(self) -> datetime:
+        """When the authorities, and with them every certificate, end to be valid."""
+        return min(self._ours.until, self._guests.until)
+
+    def has(self, name: str) -> bool:
+        """Whether this identity has a certificate."""
+        return (self.directory / name / "cert.pem").exists()
+
+    def issue(self, principal: Principal, days: int = DAYS, *, force: bool = False) -> Issued:
+        """Make key and certificate of an identity. Raises CertificateError when it has one, unless forced."""
+        authority = self._guests if principal.kind in GUESTS else self._ours
+        return self._issue(authority, str(principal), days, force=force)
+
+    def issue_broker(self, hosts: Sequence[str], days: int = DAYS, *, force: bool = False) -> Issued:
+        """Make those of the broker, for these names and addresses. Raises CertificateError."""
+        issued = self._issue(self._ours, BROKER, days, hosts, force=force)
+        _write(issued.folder / GUESTS_FILE, self._guests.file.read_bytes(), 0o644)
+        return issued
+
+    def _issue(
+        self, authority: _Authority, name: str, days: int, hosts: Sequence[str] = (), *, force: bool
+    ) -> Issued:
+        folder = self.directory / name
+        if self.has(name) and not force:
+            until = _read(folder / "cert.pem").until
+            raise CertificateError(
+                f"{name} has a certificate, valid until {until:%Y-%m-%d}; --force makes a new one"
+            )
+        if {".", ".."} & set(name.split("/")):
+            raise CertificateError(f"{name!r} cannot be the name of a folder")
+        if len(name) > NAME_MAX:
+            raise CertificateError(
+                f"{name} has {len(name)} characters, and a certificate's name at most {NAME_MAX}"
+            )
+        key = generate_private_key(SECP256R1())
+        until = min(self._now + timedelta(days=days), self.until)
+        certificate = authority.sign(key, name, until, hosts)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _write(folder / "key.pem", _private(key), 0o600)
+            _write(folder / "cert.pem", certificate, 0o644)
+            _write(folder / CA_FILE, self._ours.file.read_bytes(), 0o644)  # by which all know the broker
+        except OSError as error:
+            raise CertificateError(f"cannot write the certificate of {name}: {error}") from error
+        return Issued(name, folder, until, tuple(hosts))
+
+
 def issued_in(directory: Path) -> Iterator[Issued]:
     """The certificates in an authority's directory, by name. Raises CertificateError for an unreadable one."""
     for file in sorted(directory.absolute().rglob("cert.pem")):
         yield _read(file)
+
+
+def _name(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 
 
 def _usage(*, signs_certificates: bool) -> x509.KeyUsage:

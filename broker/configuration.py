@@ -22,6 +22,17 @@ class ServerTls:
     key_file: Path
     require_certificate: bool = False
 
+    def lines(self) -> list[str]:
+        """What follows the line of a listener."""
+        mutual = "true" if self.require_certificate else "false"
+        return [
+            f"cafile {self.ca_file}",
+            f"certfile {self.cert_file}",
+            f"keyfile {self.key_file}",
+            f"require_certificate {mutual}",
+            f"use_identity_as_username {mutual}",
+        ]
+
 
 @dataclass(frozen=True)
 class MosquittoConfiguration:
@@ -68,16 +79,7 @@ class MosquittoConfiguration:
             f"allow_anonymous {'true' if self._anonymous else 'false'}",
             "set_tcp_nodelay true",
         ]
-        if self.tls is not None:
-            lines += [
-                f"cafile {self.tls.ca_file}",
-                f"certfile {self.tls.cert_file}",
-                f"keyfile {self.tls.key_file}",
-                f"require_certificate {'true' if self.tls.require_certificate else 'false'}",
-            ]
-            if self.tls.require_certificate:
-                lines.append("use_identity_as_username true")
-        return lines
+        return [*lines, *(self.tls.lines() if self.tls is not None else ())]
 
 
 _STORE: Final = (

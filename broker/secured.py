@@ -1,25 +1,26 @@
 """The folder of a secured broker: its certificate, its configuration, and the ACL of all identities.
 
 Mutual TLS only: whoever has no certificate of the authority is not let in, and whoever has one may do what its
-name says (`broker.access`).
+name says (`broker.access`). Guests have a listener of their own, which gives each its identity as client id.
 """
 
 import os
 import shutil
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from broker.access import Principal, acl_text
-from broker.certificates import BROKER, CertificateError, issued_in
+from broker.certificates import BROKER, CA_FILE, GUESTS_FILE, CertificateError, issued_in
 from broker.configuration import MosquittoConfiguration, ServerTls
 from broker.mosquitto import account_for
 
 PORT: Final = 8883
 """As registered for MQTT over TLS."""
-_FILES: Final = ("ca.pem", "cert.pem", "key.pem")
+GUESTS_PORT: Final = 8884
+_FILES: Final = (CA_FILE, "cert.pem", "key.pem", GUESTS_FILE)
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class SecuredBroker:
     folder: Path
     principals: tuple[Principal, ...]
     port: int = PORT
+    guests_port: int = GUESTS_PORT
     bind: str = "127.0.0.1"
     topic_prefix: str = ""
     owner: str | None = None
@@ -37,9 +39,17 @@ class SecuredBroker:
     @property
     def configuration(self) -> MosquittoConfiguration:
         """Its rules, with paths in its folder."""
-        ca_file, cert_file, key_file = (self.folder / name for name in _FILES)
+        ca_file, cert_file, key_file, guests_file = (self.folder / name for name in _FILES)
         tls = ServerTls(ca_file, cert_file, key_file, require_certificate=True)
-        return MosquittoConfiguration(self.port, self.bind, acl_file=self.folder / "acl", tls=tls)
+        for_guests = (
+            "# Foreign clients: one connection for each identity, and nobody else's client id.",
+            f"listener {self.guests_port} {self.bind}",
+            *replace(tls, ca_file=guests_file).lines(),
+            "use_username_as_clientid true",
+        )
+        return MosquittoConfiguration(
+            self.port, self.bind, acl_file=self.folder / "acl", tls=tls, extra=for_guests
+        )
 
     @property
     def acl(self) -> str:
@@ -87,6 +97,7 @@ def secured_broker(
     *,
     into: Path | None = None,
     port: int = PORT,
+    guests_port: int = GUESTS_PORT,
     bind: str = "127.0.0.1",
     topic_prefix: str = "",
     owner: str | None = None,
@@ -103,7 +114,7 @@ def secured_broker(
             except ValueError as error:
                 raise CertificateError(f"{each.folder / 'cert.pem'}: {error}") from error
     folder = (into or certificates / BROKER).absolute()
-    return SecuredBroker(folder, tuple(principals), port, bind, topic_prefix, owner)
+    return SecuredBroker(folder, tuple(principals), port, guests_port, bind, topic_prefix, owner)
 
 
 def owner_of(folder: Path) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 from rich.console import Console
 
-from broker.access import COMPONENTS, Principal
+from broker.access import COMPONENTS, GUESTS, Principal
 from broker.certificates import BROKER, DAYS, BenchAuthority, CertificateError, Issued, issued_in
 from broker.secured import SecuredBroker, owner_of, secured_broker
 from components.cli.errors import EXIT_OK, CliError, UsageError
@@ -94,6 +94,7 @@ def configure_broker(
     *,
     into: Path | None,
     port: int,
+    guests_port: int,
     bind: str,
     topic_prefix: str,
     show: bool,
@@ -104,7 +105,14 @@ def configure_broker(
         folder = (into or directory / BROKER).absolute()
         owner = None if show else owner_of(folder)
         broker = secured_broker(
-            directory, more, into=folder, port=port, bind=bind, topic_prefix=topic_prefix, owner=owner
+            directory,
+            more,
+            into=folder,
+            port=port,
+            guests_port=guests_port,
+            bind=bind,
+            topic_prefix=topic_prefix,
+            owner=owner,
         )
         if show:
             sys.stdout.write(f"{broker.text}\n# --- {folder / 'acl'}\n{broker.acl}")
@@ -117,8 +125,9 @@ def configure_broker(
 
 def _explain(broker: SecuredBroker, written: Path) -> None:
     names = sorted(map(str, broker.principals))
+    guests = f"port {broker.guests_port} for {', '.join(sorted(GUESTS))}"
     agents = any(each.kind is Role.NODE_AGENT for each in broker.principals)
-    print(f"{written}: mutual TLS on {broker.bind} port {broker.port}")
+    print(f"{written}: mutual TLS on {broker.bind}, port {broker.port}; {guests}")
     print(f"{broker.folder / 'acl'}: {len(names)} identities: {', '.join(names)}")
     if not agents:
         print("no node has an identity yet: piriscale certs DIRECTORY node_agent/NODE")

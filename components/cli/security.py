@@ -8,6 +8,7 @@ import typer
 
 _DAYS: Final = 397
 _PORT: Final = 8883
+_GUESTS_PORT: Final = 8884
 
 
 def declare_security(app: typer.Typer, end_with: Callable[[Callable[[], int]], NoReturn]) -> None:
@@ -53,6 +54,9 @@ def declare_security(app: typer.Typer, end_with: Callable[[Callable[[], int]], N
         *,
         into: Annotated[Path | None, typer.Option(help="Folder to write; default: DIRECTORY/broker.")] = None,
         port: Annotated[int, typer.Option(min=1, max=65_535, help="Where it is to listen.")] = _PORT,
+        guests_port: Annotated[
+            int, typer.Option(min=1, max=65_535, help="And for application/… and bridge/….")
+        ] = _GUESTS_PORT,
         bind: Annotated[str, typer.Option(help="Address it is to listen on; 0.0.0.0: all.")] = "127.0.0.1",
         topic_prefix: Annotated[str, typer.Option(help="As in the configuration of the components.")] = "",
         show: Annotated[bool, typer.Option("--show", help="Print both files, write nothing.")] = False,
@@ -63,7 +67,14 @@ def declare_security(app: typer.Typer, end_with: Callable[[Callable[[], int]], N
             from components.cli.certs import configure_broker
 
             return configure_broker(
-                directory, identity or (), into=into, port=port, bind=bind, topic_prefix=topic_prefix, show=show
+                directory,
+                identity or (),
+                into=into,
+                port=port,
+                guests_port=guests_port,
+                bind=bind,
+                topic_prefix=topic_prefix,
+                show=show,
             )
 
         end_with(work)

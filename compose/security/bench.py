@@ -17,6 +17,7 @@ from typing import Any, Final
 from network import BROKER_ADDRESS, Cable, NetworkError, lacking
 
 from broker.mosquitto import find_mosquitto
+from broker.secured import GUESTS_PORT, PORT
 from components.cli.demo.system import free_port, toml
 from components.node_agent.podman.private import PrivatePodman, PrivatePodmanError, missing
 
@@ -31,7 +32,6 @@ CONTROL_PLANE: Final = (
     "dashboard",
 )
 ENGINEER: Final = "cli/engineer"
-PORT: Final = 8883
 READY_WITHIN_S: Final = 90.0
 END_WITHIN_S: Final = 15.0
 PROGRAM: Final = str(Path(sys.executable).with_name("piriscale"))
@@ -217,7 +217,7 @@ As an engineer, in another terminal:
 
 As an ECU of {NODES[0]}, which may say the latency of {WORKLOAD} and nothing else (mosquitto-clients):
 
-  {node} mosquitto_pub -h {BROKER_ADDRESS} -p {PORT} {tls} \\
+  {node} mosquitto_pub -h {BROKER_ADDRESS} -p {GUESTS_PORT} {tls} \\
     -t metrics/{NODES[0]}/app/{WORKLOAD} -m '{{"latency_ms": 450}}'
 
 Ctrl-C ends it and removes everything."""

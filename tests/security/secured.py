@@ -18,7 +18,7 @@ from paho.mqtt.client import Client, MQTTMessage
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from broker.access import Principal
+from broker.access import GUESTS, Principal
 from broker.certificates import BenchAuthority
 from broker.mosquitto import find_mosquitto
 from broker.secured import owner_of, secured_broker
@@ -26,7 +26,7 @@ from tests.fixtures.broker import free_port, has_mosquitto
 from tests.requirements import require
 
 WAIT_S = 20.0
-OBSERVER = "bridge/observer"
+OBSERVER = "admin/observer"
 """An identity of the tests alone: the test gives it all rights."""
 
 
@@ -43,6 +43,7 @@ class Secured:
 
     folder: Path
     port: int
+    guests_port: int
     authority: BenchAuthority
     _process: "subprocess.Popen[bytes]"
 
@@ -78,9 +79,11 @@ def secured(
         authority.issue_broker(hosts)
         for name in known:
             authority.issue(Principal.parse(name))
-        port = free_port()
+        port, guests_port = free_port(), free_port()
         into = folder / "broker"
-        broker = secured_broker(authority.directory, into=into, port=port, bind=bind, owner=owner_of(into))
+        broker = secured_broker(
+            authority.directory, into=into, port=port, guests_port=guests_port, bind=bind, owner=owner_of(into)
+        )
         written = broker.write(authority.directory)
         for name in (*unknown, OBSERVER):
             authority.issue(Principal.parse(name))
@@ -91,10 +94,11 @@ def secured(
                 [find_mosquitto(), "-c", str(written)], stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
         try:
-            until(lambda: _listens(port) or process.poll() is not None, "the broker listens")
-            running = Secured(folder, port, authority, process)
+            running = Secured(folder, port, guests_port, authority, process)
+            until(lambda: _listens(guests_port) or process.poll() is not None, "the broker listens")
             assert process.poll() is None, running.log
-            yield running
+            with running.client(OBSERVER):  # from now on it heeds signals, too
+                yield running
         finally:
             process.terminate()
             process.wait(WAIT_S)
@@ -151,7 +155,8 @@ class Foreign:
             self._client.will_set(self.will, b"will", 1, retain=True)
 
     def __enter__(self) -> Self:
-        self._client.connect("127.0.0.1", self.broker.port)
+        guest = Principal.parse(self.identity).kind in GUESTS
+        self._client.connect("127.0.0.1", self.broker.guests_port if guest else self.broker.port)
         self._client.loop_start()
         assert self._connected.wait(WAIT_S)
         return self

@@ -152,6 +152,8 @@ class TestBrokerConfig:
             "allow_anonymous false",
             "require_certificate true",
             "use_identity_as_username true",
+            "listener 8884 127.0.0.1",
+            "use_username_as_clientid true",
             "user node_agent/hpc-1",
             "topic write car-7/node/hpc-1/info",
             "user cli/alice",
@@ -162,7 +164,7 @@ class TestBrokerConfig:
         done = piriscale("broker-config", pki, "--into", tmp_path / "to", "--bind", "0.0.0.0", "--port", "8884")  # noqa: S104
         assert done.exit_code == 0, done.stderr
         assert {file.name for file in (tmp_path / "to").iterdir()} == {
-            *("ca.pem", "cert.pem", "key.pem"),
+            *("ca.pem", "cert.pem", "key.pem", "guests.pem"),
             *("acl", "mosquitto.conf", "data"),
         }
         assert stat.S_IMODE((tmp_path / "to" / "key.pem").stat().st_mode) == 0o600

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from broker.access import COMPONENTS, Person
+from broker.options import TlsFiles
+from broker.tls import ask_why
 from schemas.topics import TOPICS, Role, lookup
 from tests.security.secured import OBSERVER, Foreign, Secured, secured, until
 from tests.security.truth import CONTRACT, IDENTITIES, RIGHTS, hearable, sayable
@@ -132,7 +134,40 @@ def test_a_will_is_no_way_around(who: str, topic: str, said: bool, broker: Secur
 
 
 def _gone(broker: Secured, client: Foreign) -> None:
-    name = client._client._client_id.decode()
+    name = client.identity if client.identity.startswith("application/") else client._client._client_id.decode()
     until(
         lambda: f"Client {name} closed its connection" in broker.log or f"Client {name} disc" in broker.log, name
     )
+
+
+class TestClientIds:
+    """Whoever connects with a client id that is in use ends the other's connection; no access rule forbids it."""
+
+    def test_an_ecu_cannot_throw_a_component_off_the_broker(self, broker: Secured) -> None:
+        with broker.client(IDENTITIES["AC"], client_id="controller") as controller:
+            with broker.client(IDENTITIES["NAV"], client_id="controller") as ecu:
+                assert ecu.publish_all(["metrics/a/app/nav"], b"said") == set(), (
+                    "it works, under another client id"
+                )
+                assert controller.publish_all(["scaling/status"], b"said") == set()
+            assert controller.connected
+
+    def test_nor_another_ecu(self, broker: Secured) -> None:
+        with broker.client(IDENTITIES["ECU"], client_id="one") as other:
+            with broker.client(IDENTITIES["NAV"], client_id=IDENTITIES["ECU"]):
+                assert other.publish_all(["metrics/a/app/nav"], b"said") == set()
+            assert other.connected
+
+    @pytest.mark.parametrize("who", ["NAV", "CAR"])
+    def test_its_certificate_opens_no_other_listener(self, who: str, broker: Secured) -> None:
+        assert _refused(broker, IDENTITIES[who], broker.port)
+
+    @pytest.mark.parametrize("who", ["AC", "A", "CLI"])
+    def test_nor_does_ours_open_the_listener_of_guests(self, who: str, broker: Secured) -> None:
+        assert _refused(broker, IDENTITIES[who], broker.guests_port)
+
+
+def _refused(broker: Secured, identity: str, port: int) -> bool:
+    folder = broker.certificates / identity
+    context = TlsFiles(folder / "ca.pem", folder / "cert.pem", folder / "key.pem").context()
+    return "does not trust the authority" in (ask_why("127.0.0.1", port, context, 5.0) or "")

@@ -79,7 +79,8 @@ class Bench:
         folder = self.folder / "certs" / identity
         inside = ["nsenter", f"--net=/run/netns/{self.namespace(node)}"]
         tls = ["--cafile", f"{folder}/ca.pem", "--cert", f"{folder}/cert.pem", "--key", f"{folder}/key.pem"]
-        place = ["-h", self.broker, "-p", "8883", "-q", "1"]
+        port = "8884" if identity.startswith("application/") else "8883"
+        place = ["-h", self.broker, "-p", port, "-q", "1"]
         return subprocess.run(
             [*inside, "mosquitto_pub", *place, *tls, "-t", topic, "-m", body, *options],
             capture_output=True,
@@ -125,6 +126,7 @@ def bench() -> Iterator[Bench]:
     finally:
         process.send_signal(signal.SIGINT)
         process.stdout.read()
+        process.stdout.close()
         process.wait(WAIT_S)
     assert process.returncode == 0
     assert not folder.exists()
@@ -189,7 +191,7 @@ def test_a_node_cannot_speak_for_the_other(bench: Bench) -> None:
 
 def test_an_engineer_watches_and_examines(bench: Bench) -> None:
     with subprocess.Popen(
-        [ROOT / ".venv" / "bin" / "piriscale", "tail", "scaling/#", "--json"],
+        [ROOT / ".venv" / "bin" / "piriscale", "tail", "#", "--json"],
         env={
             **os.environ,
             "PIRISCALE_CONFIG": str(bench.folder / "control.toml"),
@@ -199,12 +201,12 @@ def test_an_engineer_watches_and_examines(bench: Bench) -> None:
         text=True,
     ) as tail:
         assert tail.stdout is not None
+        assert tail.stdout.readline(), "what is retained comes first, so it hears now"
         asked = bench.person("scale", "sim-2", "--node", "hpc-2", "--cpu", "700m")
         assert asked.returncode == 0, asked.stderr
-        heard = json.loads(tail.stdout.readline())
-        assert heard["topic"].startswith("scaling/")
-        tail.send_signal(signal.SIGINT)
-        tail.stdout.read()
+        heard = (json.loads(line)["topic"] for line in tail.stdout)
+        assert next(topic for topic in heard if topic.startswith("scaling/"))
+        tail.terminate()
     examined = json.loads(bench.person("doctor", "--json").stdout)
     assert "node_agent/hpc-1" not in json.dumps(examined), "the doctor finds nothing to say of a node's rights"
 
