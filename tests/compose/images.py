@@ -44,7 +44,7 @@ def build(podman: PrivatePodman, folder: Path) -> None:
             *("build", "--format", "docker", "--layers=false", "--network", "host", "--pull=never"),
             *("--volume", f"{wheels}:/wheels:ro", "--build-arg", "PIP_NO_INDEX=1"),
             *("--build-arg", "PIP_FIND_LINKS=/wheels", "--target", target, "--tag", tag),
-            *("--ignorefile", str(CONTAINERFILE.with_name("Containerfile.ignore"))),
+            *("--ignorefile", str(CONTAINERFILE.with_name("Containerfile.containerignore"))),
             *("--file", str(CONTAINERFILE), str(ROOT)),
             timeout_s=BUILD_WITHIN_S,
         )
