@@ -110,7 +110,7 @@ def test_the_form_scales_and_shows_how_it_went(stage: Stage, page: Page) -> None
     expect(page.locator("#form-result")).to_contain_text("In force: 750m CPU, 512Mi")
     (action,) = {one["action_id"] for one in stage.client.heard("scaling/action", mark)}
     assert stage.client.final(action)["outcome"] == "COMPLETED"
-    expect(page.locator("#workload-list tr", has_text="sim-4")).to_contain_text("750m CPU, 512Mi")
+    expect(page.locator("#workload-list tr", has_text="sim-4")).to_contain_text("of 750m")
 
 
 def test_what_cannot_be_meant_is_told_at_the_form(stage: Stage, seen: Watched) -> None:

@@ -145,6 +145,18 @@ def test_a_body_without_an_end_is_cut_off(site: Site) -> None:
         assert connection.getresponse().status == 413
 
 
+@pytest.mark.slow
+def test_a_body_that_does_not_come_is_not_waited_for(site: Site) -> None:
+    with contextlib.closing(site.connect()) as connection:
+        connection.putrequest("POST", "/api/scale")
+        connection.putheader("Origin", f"http://127.0.0.1:{site.port}")
+        connection.putheader("Content-Type", "application/json")
+        connection.putheader("Content-Length", "100")
+        connection.endheaders()
+        answer = connection.getresponse()
+    assert answer.status == 408
+
+
 def test_headers_without_an_end_are_cut_off(site: Site) -> None:
     with socket.create_connection(("127.0.0.1", site.port), timeout=10) as raw:
         with contextlib.suppress(ConnectionError):

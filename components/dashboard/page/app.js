@@ -9,7 +9,7 @@ import { drawNodes } from './nodes.js';
 import { drawActions, drawPast, drawRefusals, markScaling, past, startScalings } from './scalings.js';
 import { drawTimeline, showTimeline } from './timeline.js';
 import { ago, amount, count } from './words.js';
-import { drawWorkloads, mark, startWorkloads } from './workloads.js';
+import { drawWorkloads, mark, startWorkloads, whyOf } from './workloads.js';
 
 const DRAWN_WITH = [
   [drawAttention, ['attention']],
@@ -51,6 +51,7 @@ function drawDetail() {
     h('span', { class: 'muted' }, `on ${row.node}`),
     h('span', { class: 'muted' }, `in force ${row.actual_text}`),
     h('span', { class: 'muted' }, use),
+    h('span', { class: 'why', 'data-level': row.level }, whyOf(row)),
   );
   follow(row.node, row.workload);
   formFor(row.node, row.workload);

@@ -4,7 +4,7 @@ import { byId, h, keyed, say, set, show } from './dom.js';
 import { rows, sections } from './live.js';
 import { clock } from './words.js';
 
-const WORDS = { bad: 'problem', warn: 'look', busy: 'soon', good: 'fine', quiet: 'note' };
+const WORDS = { bad: 'problem', warn: 'notice', busy: 'soon', good: 'fine', quiet: 'note' };
 
 export function drawAttention() {
   const { items = [], count = 0 } = sections.attention.all ?? {};
@@ -25,8 +25,13 @@ export function drawAttention() {
 
 function makeNeed(item) {
   return {
-    element: h('li', { 'data-level': item.level }, h('span', { class: 'pill' }, WORDS[item.level]), h('span', {}, item.text)),
+    element: h('li', { 'data-level': item.level }, h('span', { class: 'pill' }, WORDS[item.level]), h('span', {}, ...withCode(item.text))),
   };
+}
+
+/** Text in which commands stand between backticks. */
+function withCode(text) {
+  return text.split('`').map((part, number) => (number % 2 ? h('code', {}, part) : part));
 }
 
 export function drawComponents() {

@@ -65,8 +65,8 @@ function make(row) {
     pill: h('span', { class: 'pill' }),
     degraded: h('span', { class: 'pill', 'data-level': 'warn' }, 'degraded'),
     why: h('span', { class: 'why' }),
-    desired: h('span'),
-    actual: h('span'),
+    desired: h('span', { class: 'limits' }),
+    actual: h('span', { class: 'limits' }),
     cpu: meter('cpu'),
     memory: meter('memory'),
     since: h('span', { 'data-since': '' }),
@@ -100,8 +100,9 @@ function update(made, row) {
   say(made.pill, row.state);
   show(made.degraded, row.degraded);
   say(made.why, whyOf(row));
-  say(made.desired, row.desired_text);
-  say(made.actual, row.actual_text);
+  show(made.why, whyOf(row) !== '');
+  say(made.desired, lines(row.desired_text));
+  say(made.actual, lines(row.actual_text));
   for (const resource of ['cpu', 'memory']) fillMeter(made[resource], row);
   set(made.since, 'data-since', row.since);
   say(made.since, ago(row.since));
@@ -115,8 +116,10 @@ function fillMeter(made, row) {
   say(made.text, used === undefined ? '–' : amount(resource, used) + (limit ? ` of ${amount(resource, limit)}` : ''));
   made.fill.style.width = `${part}%`;
   set(made.bar, 'data-high', part >= HIGH_PERCENT);
-  show(made.bar, Boolean(limit));
+  show(made.bar, Boolean(limit) && used !== undefined);
 }
+
+const lines = (text) => text.replaceAll(', ', '\n');
 
 /** Why it is in its state, in words. */
 export function whyOf(row) {
