@@ -18,9 +18,10 @@ from components.cli.doctor.rights import Need
 from components.settings import BrokerSettings
 from schemas.codec import encode
 from schemas.enums import ConnectionState, SnapshotTrigger
+from schemas.limits import Amount
 from schemas.message import Message
 from schemas.metrics import NodeMetrics
-from schemas.node import ContainerReport, NodeSnapshot
+from schemas.node import ContainerReport, NodeInfo, NodeSnapshot
 from schemas.operations import ComponentStatus
 from schemas.topics import Role
 from tests.cli.findings import all_ok, only_wrong
@@ -230,6 +231,15 @@ def test_an_agent_that_starts_again_and_again() -> None:
 
     assert "started 2 times" in found.text
     assert "log" in found.remedy
+
+
+def test_a_ready_agent_that_does_not_answer_is_told() -> None:
+    """Its worker hangs, while its connection is kept alive: nobody else would notice."""
+    info = NodeInfo(node=NODE, boot_id=7, total=Amount(cpu=1000, memory=1024))
+    (found,) = judge_agents(hear(life(7), snapshot(7, "a"), metrics(0), info), ALL)
+
+    assert found.level is Level.NOTE
+    assert f"nothing comes of node/{NODE}/status/reply" in found.text
 
 
 def test_old_retained_words_say_nothing_of_now() -> None:

@@ -12,9 +12,10 @@ from broker.access import COMPONENTS, Principal, acl_text
 from broker.certificates import BenchAuthority
 from broker.configuration import MosquittoConfiguration, ServerTls
 from components.cli.assembly import ROLES
+from components.cli.doctor.broker import check_connection
 from components.cli.doctor.finding import Finding, Level
-from components.cli.doctor.rights import Need, accounts_of, ask, identity_of, judge, need_of
-from components.settings import BrokerSettings, NodeAgentSettings, Settings, load_settings
+from components.cli.doctor.rights import Need, accounts_of, ask, identity_of, judge, need_of, present_identity
+from components.settings import BrokerSettings, NodeAgentSettings, Settings, TlsSettings, load_settings
 from schemas.topics import TOPICS, Role
 from tests.cli.findings import all_ok, only_wrong
 from tests.fixtures.broker import RunningBroker, running_broker
@@ -238,5 +239,32 @@ def test_a_certificate_that_is_asked_for_and_not_there(secured: Settings) -> Non
     assert "piriscale certs" in only_wrong(missing).remedy
 
 
+def test_on_a_node_without_a_certificate_of_the_person_the_agent_s_is_used(
+    secured: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIRISCALE_IDENTITY", "cli/nobody")
+
+    name = present_identity(secured)
+
+    assert name == "node_agent/hpc-1" or name == "policy_manager"
+    assert identity_of(secured.broker.of(name)) == name
+    assert all_ok(check_connection(secured.broker.of(name)))
+
+
+def test_a_certificate_of_another_authority_is_no_password_and_no_broker_that_is_down(
+    secured: Settings, tmp_path: Path
+) -> None:
+    stranger = BenchAuthority(tmp_path / "others").issue(Principal.parse("cli/alice"))
+    ours = secured.broker.of("cli/alice")
+    tls = (ours.tls or TlsSettings(ca_file=Path())).model_copy(
+        update={"cert_file": stranger.folder / "cert.pem", "key_file": stranger.folder / "key.pem"}
+    )
+
+    found = only_wrong(check_connection(ours.model_copy(update={"tls": tls})))
+
+    assert "piriscale certs" in found.remedy
+    assert "systemctl" not in found.remedy
+
+
 def test_the_name_in_a_certificate_is_the_identity(secured: Settings) -> None:
-    assert identity_of(secured.broker) == "cli/alice"
+    assert identity_of(secured.broker.of("cli/alice")) == "cli/alice"

@@ -15,7 +15,7 @@ from components.cli.doctor.finding import Finding, Level, note, ok, wrong
 from components.cli.doctor.fleet import check_fleet
 from components.cli.doctor.losses import check_losses
 from components.cli.doctor.mosquitto_conf import check_configuration
-from components.cli.doctor.rights import accounts_of, ask, identity_of, judge, need_of
+from components.cli.doctor.rights import accounts_of, ask, identity_of, judge, need_of, present_identity
 from components.cli.errors import UsageError
 from components.settings import BrokerSettings, Settings
 from components.shell.inbox import Inbox
@@ -34,16 +34,17 @@ def check_broker(settings: Settings, roles: Sequence[Role] = ()) -> list[Finding
 
     `roles`: whose rights are needed, if not those that the user's name tells.
     """
-    findings = check_connection(settings.broker)
+    ours = settings.broker.of(present_identity(settings))
+    findings = check_connection(ours)
     if any(finding.level is not Level.OK for finding in findings):
         return findings
-    options = options_of(settings.broker)
-    heard = need_of(identity_of(settings.broker), settings.node_agent.node)
+    options = options_of(ours)
+    heard = need_of(identity_of(ours), settings.node_agent.node)
     return findings + run_all(
         [
             Check("rights", lambda: _check_dealings(settings, options, roles), DEALINGS_WITHIN_S, _HANGS),
             Check("storing", lambda: check_configuration(options.host, options.port), STORING_WITHIN_S, _HANGS),
-            Check("agents", lambda: check_fleet(settings.broker, heard), FLEET_WITHIN_S, _HANGS),
+            Check("agents", lambda: check_fleet(ours, heard), FLEET_WITHIN_S, _HANGS),
         ]
     )
 
@@ -97,6 +98,11 @@ def _connection(options: BrokerOptions, *, managed: bool) -> Finding:
         return ok(AREA, f"{options} lets us in, after {elapsed_ms:.0f} ms")
     if not isinstance(event, Disconnected):
         return wrong(AREA, f"{options} does not answer", "see whether a firewall is between, and the broker's log")
+    if options.tls is not None and "refused" not in event.reason:
+        remedy = (
+            "see broker.tls: ca_file of the broker's authority, cert_file and key_file that it signed, the clock"
+        )
+        return wrong(AREA, event.reason, f"{remedy} (piriscale certs makes them)")
     if event.fatal:
         remedy = (
             "set broker.username and broker.password_file to a user of the broker"

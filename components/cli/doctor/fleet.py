@@ -50,6 +50,10 @@ _HEARD: Final[tuple[type[Message], ...]] = (
 )
 
 
+_EXPECTED: Final[tuple[type[Message], ...]] = (NodeInfo, NodeSnapshot, NodeMetrics, StatusReply)
+"""What a ready agent has said, says by itself, or answers."""
+
+
 @dataclass
 class Agent:
     """What came from the agents that call themselves by one node's name."""
@@ -205,7 +209,7 @@ def _two_machines(agent: Agent) -> bool:
 
 def _silent(node: str, agent: Agent, need: Need) -> list[str]:
     """Topics of a node that say nothing, though its agent always says them."""
-    expected = [topic_of(kind) for kind in (NodeInfo, NodeSnapshot, NodeMetrics) if kind not in agent.heard]
+    expected = [topic_of(kind) for kind in _EXPECTED if kind not in agent.heard]
     return [topic.address({"node": node}) for topic in expected if need.hears(topic)]
 
 

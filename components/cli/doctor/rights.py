@@ -4,6 +4,7 @@ What cannot be seen here: Mosquitto grants subscriptions that its ACL forbids, a
 `fleet.py` tells what stays silent although it should be heard.
 """
 
+import contextlib
 import re
 import uuid
 from collections.abc import Sequence
@@ -61,9 +62,17 @@ def need_of(name: str, node: str) -> Need:
             return Need((role,), node)
 
 
+def present_identity(settings: Settings) -> str:
+    """Under which identity to look: the person's, else one whose certificate is on this machine."""
+    for name in (person(), *(component_identity(role, settings.node_agent.node) for role in ROLES)):
+        with contextlib.suppress(UsageError):
+            options_of(settings.broker, name)
+            return name
+    return person()
+
+
 def identity_of(settings: BrokerSettings) -> str:
     """The name by which the broker's ACL knows us: of the certificate, else of the user; empty: none."""
-    settings = settings.of(person())
     if settings.tls is not None and settings.tls.cert_file is not None:
         certificate = x509.load_pem_x509_certificate(settings.tls.cert_file.read_bytes())
         for attribute in certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME):
@@ -90,13 +99,13 @@ def accounts_of(settings: Settings, roles: Sequence[Role] = ()) -> tuple[list[Ac
     `roles`: whose rights are needed, if it is not for the name to say.
     """
     node = settings.node_agent.node
-    ours = identity_of(settings.broker)
     if settings.broker.of("one") == settings.broker.of("another"):
-        need = Need(tuple(roles), node) if roles else need_of(ours, node)
-        return [Account(ours, options_of(settings.broker), need)], []
+        name = identity_of(settings.broker)
+        need = Need(tuple(roles), node) if roles else need_of(name, node)
+        return [Account(name, options_of(settings.broker), need)], []
     accounts, missing = [], []
     for role in roles or (*ROLES, Role.CLI):
-        name = ours if role is Role.CLI else component_identity(role, node)
+        name = person() if role is Role.CLI else component_identity(role, node)
         try:
             accounts.append(Account(name, options_of(settings.broker, name), Need((role,), node)))
         except UsageError as error:
