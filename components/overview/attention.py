@@ -26,6 +26,7 @@ LETTERS_FRESH_MS: Final = 600_000
 """How long a dead letter is called to attention."""
 
 
+_WRONG: Final = (SyncState.FAILED, SyncState.DRIFT_DETECTED)
 V = TypeVar("V")
 
 
@@ -59,6 +60,7 @@ def attention(seen: Overview, now_ms: int = 0) -> list[Need]:
         *_waiting(seen, now_ms),
         *_paused(seen),
         *_dead_letters(seen, now_ms),
+        *_left_out(seen),
     ]
     return sorted(found, key=lambda need: need.level is not Level.BAD)
 
@@ -95,12 +97,13 @@ def _agents(seen: Overview) -> Iterable[Need]:
 
 
 def _workloads(seen: Overview) -> Iterable[Need]:
-    for (node, name), state in _in_order(seen.workloads):
+    wrong = {key: state for key, state in seen.workloads.items() if state.sync_state in _WRONG}
+    for (node, name), state in _in_order(wrong):
         why = joined(state.reason, state.message)
         if state.sync_state is SyncState.FAILED:
             text = f"{name} on {node} FAILED: {why or 'no reason given'}"
             yield Need(text, Level.BAD, f"failed {node}/{name}", node, name)
-        elif state.sync_state is SyncState.DRIFT_DETECTED:
+        else:
             text = f"{name} on {node} drifted from its desired limits{': ' + why if why else ''}"
             yield Need(text, Level.WARN, f"drift {node}/{name}", node, name)
 
@@ -137,11 +140,11 @@ def _inconsistent(seen: Overview) -> Iterable[Need]:
 
 
 def _performance(seen: Overview) -> Iterable[Need]:
-    for (node, name), event in _in_order(seen.performance):
-        if isinstance(event, PerfDegraded):
-            over = describe_indicators(event.indicators)
-            text = f"{name} on {node} is degraded{': ' + over if over else ''}"
-            yield Need(text, Level.WARN, f"degraded {node}/{name}", node, name)
+    degraded = {key: event for key, event in seen.performance.items() if isinstance(event, PerfDegraded)}
+    for (node, name), event in _in_order(degraded):
+        over = describe_indicators(event.indicators)
+        text = f"{name} on {node} is degraded{': ' + over if over else ''}"
+        yield Need(text, Level.WARN, f"degraded {node}/{name}", node, name)
 
 
 def _waiting(seen: Overview, now_ms: int) -> Iterable[Need]:
@@ -188,3 +191,9 @@ def _dead_letters(seen: Overview, now_ms: int) -> Iterable[Need]:
             why = joined(last.reason, last.message)
             text = f"{component} could not use {count}, the last on {last.topic}: {why}"
             yield Need(text, Level.WARN, f"dead_letters {component}")
+
+
+def _left_out(seen: Overview) -> Iterable[Need]:
+    if seen.left_out:
+        text = "there is more on the bus than this picture holds: what came last is left out of it"
+        yield Need(text, Level.WARN, "left_out")

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 from schemas.limits import Amount, Limits, parse_cpuset
@@ -68,6 +69,7 @@ def listed(*parts: str | None) -> str:
     return "; ".join(part for part in parts if part)
 
 
+@lru_cache(maxsize=65_536)
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
     """For sorting as people do: "cam-2" before "cam-10"."""
     return tuple((0, int(part), "") if part.isdigit() else (1, 0, part) for part in _DIGITS.split(name) if part)

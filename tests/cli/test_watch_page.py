@@ -3,6 +3,7 @@
 import pytest
 from rich.cells import cell_len
 
+from components.cli.watch.figures import ASCII_OF
 from components.cli.watch.page import Moment, page
 from components.cli.watch.view import Order, Part, View
 from components.overview.overview import Overview
@@ -307,3 +308,14 @@ def test_twenty_thousand_workloads_are_drawn_by_what_is_seen_of_them() -> None:
     seen = picture([*well("hpc-1"), *(workload(f"w-{number}") for number in range(20_000))])
 
     assert len(names(shown(seen, View(part=Part.WORKLOADS)))) < 20
+
+
+def test_every_sign_has_a_letter_for_terminals_that_know_no_unicode() -> None:
+    text = "".join(
+        line
+        for view in (View(), View(help=True), View(typing=True), View(reverse=True))
+        for line in shown(busy(), view, 160, 50)
+        if "日本" not in line
+    )
+
+    assert text.translate(ASCII_OF).isascii()

@@ -229,3 +229,11 @@ def test_a_need_is_known_again_when_only_its_numbers_changed() -> None:
 
     assert before.text != after.text
     assert before.key == after.key == "waiting hpc-1/cam"
+
+
+def test_a_picture_that_is_not_whole_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.overview.overview.WORKLOADS_MAX", 1)
+
+    assert words(state(SyncState.UNKNOWN).model_copy(update={"workload_id": "nav"})) == [
+        "there is more on the bus than this picture holds: what came last is left out of it"
+    ]

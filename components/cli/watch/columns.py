@@ -4,8 +4,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rich.cells import cell_len
-
 WIDE: Final = 120
 """Columns from which on there is room for full words and bars of use."""
 
@@ -61,8 +59,8 @@ def columns(width: int, names: Iterable[str], nodes: Iterable[str]) -> Columns:
     width = max(NARROWEST, width)
     bare = Columns(width, 0, 0, 0)
     rest = width - (bare.lead + bare.state + 1 + 4 + 2 + bare.group + 2 + bare.group)
-    longest_node = max((cell_len(node) for node in nodes), default=0)
+    longest_node = max((len(node) for node in nodes), default=0)
     node = min(max(4, longest_node), _NODE_MAX_WIDE if bare.wide else _NODE_MAX_NARROW, max(4, rest - _NAME_MIN))
-    longest_name = max((cell_len(name) for name in names), default=0)
+    longest_name = max((len(name) for name in names), default=0)
     name = max(_NAME_MIN, min(rest - node, max(longest_name, 17), _NAME_MAX))
     return Columns(width, name, node, max(0, rest - node - name - 2))

@@ -11,7 +11,8 @@ from components.cli.screen import printable
 ALLOCATED: Final = "█"
 RESERVED: Final = "▒"
 AVAILABLE: Final = "░"
-ASCII_OF: Final = {ALLOCATED: "#", RESERVED: "=", AVAILABLE: "."}
+ASCII_OF: Final = str.maketrans("█▒░●◐▲✗✓○…–→∞─▏↑↓", "#=.*~!xvo.->U-_^v")
+"""For terminals that do not know Unicode: one letter for each sign, so that columns stay."""
 
 STYLE_OF_BAR: Final = {ALLOCATED: "blue", RESERVED: "magenta", AVAILABLE: "green"}
 SUM_WIDTH: Final = 25

@@ -99,7 +99,7 @@ def _lines_of(section: Section, lines: int, view: View, widths: Columns) -> list
     title.stylize("bold underline" if chosen else "bold", 0, len(section.part))
     title.truncate(widths.width - len(where) - 1, overflow="ellipsis", pad=True)
     title.append(f" {where}", "bold" if chosen else "dim")
-    return [title, *section.heads, *(row() for row in section.rows[first : first + lines])]
+    return [title, *section.heads, *(section.row(*what) for what in section.rows[first : first + lines])]
 
 
 def _header(moment: Moment, widths: Columns) -> Text:

@@ -41,16 +41,17 @@ _GRAVITY: Final = {
     SyncState.SYNCHRONIZED: 5,
 }
 _UNMANAGED: Final = 6
-Row = Callable[[], Text]
 
 
 @dataclass
 class Section:
-    """A part with its rows, made when they are shown: of 20,000 workloads some 20 are."""
+    """A part, with its rows made when they are shown."""
 
     part: Part
     title: Text
-    rows: Sequence[Row]
+    row: Callable[..., Text]
+    """Makes a line of what is in `rows`."""
+    rows: Sequence[tuple[object, ...]]
     heads: list[Text] = field(default_factory=list)
     least: int = 2
     """Lines it gets, on a screen of 24, before any gets more."""
@@ -67,12 +68,12 @@ def nodes_of(seen: Overview) -> list[str]:
 def attention_of(needs: list[Need], widths: Columns) -> Section:
     """What needs attention."""
     if not needs:
-        return Section(Part.ATTENTION, Text("attention  ").append("✓ all is well", "bold green"), [])
+        return Section(Part.ATTENTION, Text("attention  ").append("✓ all is well", "bold green"), Text.copy, [])
     count = f"✗ {len(needs)} {'things need' if len(needs) > 1 else 'thing needs'} attention"
     grave = any(need.level is Level.BAD for need in needs)
     title = Text("attention  ").append(count, "bold red" if grave else "bold yellow")
     lines = need_rows(needs, widths)
-    return Section(Part.ATTENTION, title, [partial(Text.copy, line) for line in lines], most=6)
+    return Section(Part.ATTENTION, title, Text.copy, [(line,) for line in lines], most=6)
 
 
 def capacity(seen: Overview, view: View, needs: list[Need], widths: Columns, height: int) -> Section:
@@ -82,8 +83,10 @@ def capacity(seen: Overview, view: View, needs: list[Need], widths: Columns, hei
     title = Text("nodes  ").append(f"{len(seen.nodes)}  ", "dim")
     for mark, word in ((ALLOCATED, "allocated"), (RESERVED, "reserved"), (AVAILABLE, "available")):
         title.append(f" {mark}", STYLE_OF_BAR[mark]).append(f" {word} ", "dim")
-    rows = [partial(node_row, node, seen.nodes.get(node), seen, widths) for node in shown]
-    return Section(Part.NODES, title, rows, most=max(2, height // 5))
+    row = partial(node_row, seen=seen, widths=widths)
+    return Section(
+        Part.NODES, title, row, [(node, seen.nodes.get(node)) for node in shown], most=max(2, height // 5)
+    )
 
 
 def workloads(seen: Overview, view: View, now_ms: int, needs: list[Need], widths: Columns) -> Section:
@@ -106,8 +109,8 @@ def workloads(seen: Overview, view: View, now_ms: int, needs: list[Need], widths
     groups = Text().append(_chosen(view) if widths.wide else "", "yellow")
     groups.truncate(indent, overflow="ellipsis", pad=True)
     groups.append_text(workload_groups(widths))
-    rows = [partial(workload_row, key, state, seen, widths, now_ms) for key, state in shown]
-    return Section(Part.WORKLOADS, title, rows, [groups, workload_heads(widths)], least=3)
+    row = partial(workload_row, seen=seen, widths=widths, now_ms=now_ms)
+    return Section(Part.WORKLOADS, title, row, shown, [groups, workload_heads(widths)], least=3)
 
 
 def _chosen(view: View) -> str:
@@ -151,8 +154,8 @@ def actions(seen: Overview, view: View, now_ms: int, widths: Columns, height: in
     title.append(f"{len(running)} running", "cyan" if running else "dim")
     title.append(f"  {len(waiting)} waiting", "yellow" if waiting else "dim")
     title.append(f"  {len(ended)} ended in the last minute", "dim")
-    rows = [partial(action_row, one, widths, now_ms) for one in shown]
-    return Section(Part.ACTIONS, title, rows, most=max(3, height // 6))
+    row = partial(action_row, widths=widths, now_ms=now_ms)
+    return Section(Part.ACTIONS, title, row, [(one,) for one in shown], most=max(3, height // 6))
 
 
 def events(seen: Overview, view: View, widths: Columns) -> Section:
@@ -164,4 +167,4 @@ def events(seen: Overview, view: View, widths: Columns) -> Section:
         if view.shows(event.node, event.workload) and (not view.only_attention or event.level in grave)
     ]
     title = Text("events  ").append("the latest first", "dim")
-    return Section(Part.EVENTS, title, [partial(event_row, event, widths) for event in shown], least=3)
+    return Section(Part.EVENTS, title, partial(event_row, widths=widths), [(one,) for one in shown], least=3)

@@ -99,7 +99,7 @@ class Terminal:
         self._reader = threading.Thread(target=self._read, name="keys", daemon=True)
         self._handlers = contextlib.ExitStack()
         knows_signs = "utf" in (sys.stdout.encoding or "").lower()
-        self._replacements = {} if knows_signs else {ord(sign): plain for sign, plain in ASCII_OF.items()}
+        self._replacements = {} if knows_signs else ASCII_OF
 
     def __enter__(self) -> Self:
         """Take the terminal."""

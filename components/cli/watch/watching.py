@@ -24,6 +24,9 @@ REDRAW_S: Final = 0.25
 KEY_REDRAW_S: Final = 0.04
 """Shortest time between two pages when keys are pressed."""
 
+REST: Final = 4
+"""How much longer to rest than the last page took: a large fleet is drawn less often."""
+
 STILL_S: Final = 1.0
 """Longest time between two pages: ages grow although nothing happens."""
 
@@ -112,7 +115,7 @@ class Watching:
 def _follow_keys(watching: Watching, session: Session, view: View) -> None:
     watching.begin()
     with Terminal(console(), session.wake) as terminal:
-        drawn, changed, urgent = float("-inf"), True, True
+        drawn, took_s, changed, urgent = float("-inf"), 0.0, True, True
         while True:
             for key in terminal.pressed():
                 urgent = True
@@ -120,12 +123,15 @@ def _follow_keys(watching: Watching, session: Session, view: View) -> None:
                     return
             urgent = urgent or terminal.resized
             pause_s = KEY_REDRAW_S if urgent else REDRAW_S if changed else STILL_S
+            pause_s = max(pause_s, took_s if urgent else took_s * REST)
             left_s = drawn + pause_s - time.monotonic()
             if left_s > 0:
                 changed = watching.take(left_s) or changed
                 continue
+            began = time.monotonic()
             terminal.draw(page(watching.seen, view, _moment(watching), *terminal.size))
             drawn, changed, urgent = time.monotonic(), False, False
+            took_s = drawn - began
 
 
 def _moment(watching: Watching) -> Moment:
