@@ -246,7 +246,7 @@ def test_on_a_node_without_a_certificate_of_the_person_the_agent_s_is_used(
 
     name = present_identity(secured)
 
-    assert name == "node_agent/hpc-1" or name == "policy_manager"
+    assert name in {"node_agent/hpc-1", "policy_manager"}
     assert identity_of(secured.broker.of(name)) == name
     assert all_ok(check_connection(secured.broker.of(name)))
 

@@ -26,6 +26,7 @@ ANSWER_WITHIN_S: Final = 7.0
 DEALINGS_WITHIN_S: Final = 15.0
 STORING_WITHIN_S: Final = 5.0
 FLEET_WITHIN_S: Final = 15.0
+_OF_TLS: Final = ("CERTIFICATE", "SSL", "refuses us", "does not let")
 _HANGS: Final = "see the broker's log: it hangs, or is overloaded"
 
 
@@ -98,11 +99,9 @@ def _connection(options: BrokerOptions, *, managed: bool) -> Finding:
         return ok(AREA, f"{options} lets us in, after {elapsed_ms:.0f} ms")
     if not isinstance(event, Disconnected):
         return wrong(AREA, f"{options} does not answer", "see whether a firewall is between, and the broker's log")
-    if options.tls is not None and "refused" not in event.reason:
-        remedy = (
-            "see broker.tls: ca_file of the broker's authority, cert_file and key_file that it signed, the clock"
-        )
-        return wrong(AREA, event.reason, f"{remedy} (piriscale certs makes them)")
+    if options.tls is not None and any(word in event.reason for word in _OF_TLS):
+        remedy = "see broker.tls: ca_file of the broker's authority, cert_file and key_file that it signed"
+        return wrong(AREA, event.reason, f"{remedy} (piriscale certs makes them), and the clock")
     if event.fatal:
         remedy = (
             "set broker.username and broker.password_file to a user of the broker"
