@@ -51,6 +51,7 @@ def system() -> Iterator[Bench]:
 def prometheus(system: Bench) -> Iterator[Prometheus]:
     with scraping(system.metrics_port, system.folder / "prometheus") as watching:
         watching.await_data("count_over_time(up[30s]) >= 3")
+        watching.await_data("piriscale_broker_dropped_messages_total")  # told every 10 s
         yield watching
 
 
