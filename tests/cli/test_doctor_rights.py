@@ -14,8 +14,18 @@ from broker.configuration import MosquittoConfiguration, ServerTls
 from components.cli.assembly import ROLES
 from components.cli.doctor.broker import check_connection
 from components.cli.doctor.finding import Finding, Level
-from components.cli.doctor.rights import Need, accounts_of, ask, identity_of, judge, need_of, present_identity
+from components.cli.doctor.rights import (
+    PROBE_BODY,
+    Need,
+    accounts_of,
+    ask,
+    identity_of,
+    judge,
+    need_of,
+    present_identity,
+)
 from components.settings import BrokerSettings, NodeAgentSettings, Settings, TlsSettings, load_settings
+from schemas.codec import Malformed, decode
 from schemas.topics import TOPICS, Role
 from tests.cli.findings import all_ok, only_wrong
 from tests.fixtures.broker import RunningBroker, running_broker
@@ -79,6 +89,13 @@ def test_nobody_hears_that_rights_are_looked_at() -> None:
         watch.settle()
 
     assert watch.topics == []
+
+
+def test_where_they_are_heard_after_all_they_are_no_message_to_anybody() -> None:
+    """A broker may hand on what was not released: then it ends in the dead letters, whatever the topic."""
+    names = dict.fromkeys(("node", "workload_id", "component", "instance"), "x")
+    for topic in TOPICS:
+        assert isinstance(decode(topic.address(names), PROBE_BODY), Malformed), topic.template
 
 
 def test_an_agent_needs_the_topics_of_its_own_node_only() -> None:

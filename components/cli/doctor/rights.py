@@ -26,8 +26,8 @@ from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
 AREA: Final = "rights"
 ANSWER_WITHIN_S: Final = 5.0
 PROBE_WORKLOAD: Final = "piriscale-doctor"
-PROBE_BODY: Final = b'{"note": "a question of piriscale doctor, to be ignored"}'
-"""For a broker that hands on what was not released: readable, and no message."""
+PROBE_BODY: Final = b'{"v": 0, "note": "a question of piriscale doctor, to be ignored"}'
+"""For a broker that hands on what was not released: readable for people, and no message to any component."""
 LISTED_MAX: Final = 6
 
 
