@@ -25,7 +25,7 @@ FOUND_WITHIN = {
     "generation-forgotten": 600,
     "rollback-not-sent": 600,
 }
-"""Seeds, several times as many as each needed: whoever changes what a component says makes other histories of all."""
+"""Seeds, several times as many as each needed: whoever changes what a component says makes other histories."""
 EVERY_DAY = ("said-before-kept", "no-reservation")
 
 
