@@ -123,6 +123,7 @@ def test_a_clock_that_is_far_off(tmp_path: Path, broker: RunningBroker) -> None:
     assert "set-ntp" in found.remedy
 
 
+@pytest.mark.slow
 def test_what_an_acl_withholds_is_silence_that_is_told(tmp_path: Path) -> None:
     """Mosquitto grants the subscription and delivers nothing, so that nobody else would tell."""
     with running_broker() as place:
