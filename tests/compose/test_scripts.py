@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 SETUP = ROOT / "compose" / "setup.sh"
 COMMANDS = [ROOT / "compose" / "demo", ROOT / "compose" / "test", ROOT / ".ci" / "run"]
-SCRIPTS = [*COMMANDS, SETUP]
+SCRIPTS = [*COMMANDS, ROOT / "compose" / "secured-bench", SETUP]
 
 
 def named(path: Path) -> str:

@@ -4,12 +4,14 @@ import json
 import logging
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from broker.secured import owner_of, secured_broker
 from components.cli.connection import Session
 from components.cli.errors import CliError
 from components.cli.forget import forget_node, release
@@ -125,6 +127,31 @@ def test_nothing_is_denied_a_component_with_the_rules_as_they_are_made(
         until(lambda: bool(observer.heard), "the manager heard of the node")
         until(lambda: not manager.problems() and not agent.problems(), "both are well")
     assert [text for text in caplog.messages if "not let" in text or "withholds" in text] == []
+
+
+def test_who_is_taken_out_of_the_rules_may_do_nothing_more_even_on_his_open_connection(
+    broker: Secured, observer: Foreign
+) -> None:
+    with broker.client("node_agent/b") as node:
+        node.subscribe("node/b/update")
+        assert node.publish_all(["node/b/info"], b"before") == set()
+        shutil.rmtree(broker.certificates / "node_agent" / "b")
+        into = broker.folder / "broker"
+        without = secured_broker(
+            broker.certificates,
+            into=into,
+            port=broker.port,
+            guests_port=broker.guests_port,
+            owner=owner_of(into),
+        )
+        without.write(broker.certificates)
+        change_rules(broker, add=f"\nuser {OBSERVER}\ntopic readwrite #\n")
+
+        assert node.publish_all(["node/b/info"], b"after") == {"node/b/info"}
+        observer.publish_all(["node/b/update"], b"command")
+        node.subscribe("round/trip")
+    assert not node.heard
+    assert "node/b/info" not in observer.topics(b"after")
 
 
 class TestCommands:
