@@ -201,3 +201,11 @@ def test_what_is_wrong_makes_the_exit_code_and_comes_with_its_remedy(tmp_path: P
     assert "→ start it (systemctl start mosquitto)" in shown.stdout
     assert shown.stdout.splitlines()[-1] == "1 to mend"
     assert [one["area"] for one in json.loads(as_json.stdout) if one["level"] == "wrong"] == ["broker"]
+
+
+def test_whose_rights_are_looked_at_can_be_said(alone: Configuration) -> None:
+    shown = alone.cli("doctor", "--component", "policy-manager", "--component", "cli", "--json")
+    rights = [one["text"] for one in json.loads(shown.stdout) if one["area"] == "rights"]
+
+    assert rights == ["an anonymous client may say and subscribe to what policy_manager and cli must"]
+    assert alone.cli("doctor", "--component", "nobody").exit_code == 2

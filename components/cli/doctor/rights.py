@@ -148,7 +148,8 @@ def judge(account: Account, topic_prefix: str, answers: Answers) -> list[Finding
     if not answers.said:
         text = "what may be said cannot be asked without an effect: the broker has no QoS 2"
         lacking.append(note(AREA, text, "see the broker's log for refused messages"))
-    whose = "every component and the command line" if len(need.roles) > 1 else str(need.roles[0])
+    everybody = set(need.roles) == {*ROLES, Role.CLI}
+    whose = "every component and the command line" if everybody else " and ".join(need.roles)
     return lacking or [ok(AREA, f"{account} may say and subscribe to what {whose} must")]
 
 
