@@ -171,7 +171,8 @@ def _of_performance(message: PerfDegraded | PerfRecovered | PerfOutcome) -> tupl
 def _of_action(message: ScalingAction | ScalingStatus | Reconcile) -> tuple[str, str, Level]:
     match message:
         case ScalingAction():
-            current = f"{describe(message.current)} → " if message.current else ""
+            before = message.current.only(set(message.target.asked)) if message.current else None
+            current = f"{describe(before)} → " if before else ""
             waits = (
                 f", waits up to {message.wait_s:g} s for room" if message.on_shortage is OnShortage.WAIT else ""
             )

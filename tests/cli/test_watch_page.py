@@ -206,6 +206,8 @@ def test_a_name_chooses_workloads_and_nodes_by_a_part_of_it() -> None:
     lines = shown(fleet(), View(text="NAV"))
 
     assert names(lines) == ["nav"]
+    assert the_line(lines, "hpc-1   "), "the node it is on is shown with it"
+    assert not [line for line in lines if line[2:].startswith("hpc-2")]
     assert "1 of 31" in the_line(lines, "workloads")
     assert "name has 'NAV'" in the_line(lines, "workloads")
 

@@ -50,6 +50,7 @@ def action(
         action_id=action_id,
         node="n",
         workload_id="cam",
+        current=Limits(cpu_limit=1000, memory_limit=256),
         target=TARGET,
         cause=Cause(type=kind, event_id=event_id),
         source="policy_manager/main",
@@ -148,6 +149,7 @@ def test_the_whole_chain_is_one_line_from_the_metric_to_verified() -> None:
         "outcome told",
     ]
     assert line.steps[0].text == "latency_ms 450 (threshold 300); of 1000m CPU, unlimited memory"
+    assert line.steps[1].text == "1000m CPU → 2000m CPU (PERF)", "what does not change is not told"
     assert (line.outcome, line.level) == ("COMPLETED", Level.GOOD)
     assert (line.before, line.target, line.actual) == (BEFORE, TARGET, TARGET)
     assert line.timings_ms == {Phase.UPDATING: 12.5}

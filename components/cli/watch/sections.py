@@ -69,8 +69,8 @@ def attention_of(needs: list[Need], widths: Columns) -> Section:
     """What needs attention."""
     if not needs:
         return Section(Part.ATTENTION, Text("attention  ").append("✓ all is well", "bold green"), Text.copy, [])
-    count = f"✗ {len(needs)} {'things need' if len(needs) > 1 else 'thing needs'} attention"
     grave = any(need.level is Level.BAD for need in needs)
+    count = f"{'✗' if grave else '▲'} {len(needs)} {'things need' if len(needs) > 1 else 'thing needs'} attention"
     title = Text("attention  ").append(count, "bold red" if grave else "bold yellow")
     lines = need_rows(needs, widths)
     return Section(Part.ATTENTION, title, Text.copy, [(line,) for line in lines], most=6)
@@ -79,7 +79,13 @@ def attention_of(needs: list[Need], widths: Columns) -> Section:
 def capacity(seen: Overview, view: View, needs: list[Need], widths: Columns, height: int) -> Section:
     """Nodes, with how their capacity is divided."""
     needy = {need.node for need in needs}
-    shown = [node for node in nodes_of(seen) if view.shows(node) and (not view.only_attention or node in needy)]
+    needy = {need.node for need in needs}
+    carrying = {node for node, name in seen.workloads if view.shows(node, name)} if view.text else set()
+    shown = [
+        node
+        for node in nodes_of(seen)
+        if (view.shows(node) or node in carrying) and (not view.only_attention or node in needy)
+    ]
     title = Text("nodes  ").append(f"{len(seen.nodes)}  ", "dim")
     for mark, word in ((ALLOCATED, "allocated"), (RESERVED, "reserved"), (AVAILABLE, "available")):
         title.append(f" {mark}", STYLE_OF_BAR[mark]).append(f" {word} ", "dim")
