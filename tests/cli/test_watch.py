@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,10 @@ SIZES = [(80, 24), (160, 50)]
 def row(pane: Pane, name: str) -> str:
     """The row of a workload; empty when there is none."""
     return next((line for line in pane.lines if line[2:].startswith(f"{name} ")), "")
+
+
+def clock_at_the_edge(pane: Pane, width: int) -> bool:
+    return pane.lines[0].endswith("UTC") and cell_len(pane.lines[0]) == width
 
 
 @pytest.mark.parametrize(("width", "height"), SIZES)
@@ -140,10 +145,7 @@ def test_a_window_that_changes_its_size_is_filled_anew(system: Configuration) ->
     with watching(system) as pane:
         for width, height in ((132, 40), (72, 18), (80, 24)):
             pane.resize(width, height)
-            until(
-                lambda width=width: cell_len(pane.lines[0]) == width and pane.lines[0].endswith("UTC"),  # type: ignore[misc]
-                f"the clock at column {width}",
-            )
+            until(partial(clock_at_the_edge, pane, width), f"the clock at column {width}")
             assert pane.lines[-1].startswith("q quit")
             assert len(pane.lines) == height
 
