@@ -17,7 +17,7 @@ def build(settings: Settings, post: Callable[[object], None]) -> Component:
     if page.port == 0:
         raise ValueError("the web page is switched off: [dashboard] port is 0")
     gate = Gate((page.host, *page.names))
-    app = application(post, gate, scale_form=page.scale_form)
+    app = application(post, gate)
     return Dashboard(
         PageServer(page.host, page.port, app), lambda: f"web-{uuid.uuid4().hex}", scale_form=page.scale_form
     )

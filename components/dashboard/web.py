@@ -30,10 +30,9 @@ Post = Callable[[object], None]
 class Page:
     """What the routes do. `post` puts an item into the component's inbox."""
 
-    def __init__(self, post: Post, *, scale_form: bool) -> None:
+    def __init__(self, post: Post) -> None:
         self.streams = Streams()
         self._post = post
-        self._scale_form = scale_form
 
     async def events(self, _request: Request) -> Response:
         """The event stream: a whole picture first, then what changes."""
@@ -76,8 +75,6 @@ class Page:
             return _refused(HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {BODY_WITHIN_S:g} s")
         except AskError as error:
             return _refused(HTTPStatus(error.status), str(error))
-        if not form.dry_run and not self._scale_form:
-            return _refused(HTTPStatus.FORBIDDEN, "scaling from this page is switched off: [dashboard] scale_form")
         return await self._ask(ScalingAsked(form), HTTPStatus.ACCEPTED)
 
     async def _ask(self, asked: Asked, status: HTTPStatus = HTTPStatus.OK) -> Response:
@@ -114,9 +111,9 @@ class Guarded:
         await app(scope, receive, send_safely)
 
 
-def application(post: Post, gate: Gate, *, scale_form: bool) -> Guarded:
+def application(post: Post, gate: Gate) -> Guarded:
     """The whole web application, an ASGI one."""
-    page = Page(post, scale_form=scale_form)
+    page = Page(post)
     routes = [
         Route("/api/events", page.events, methods=["GET"]),
         Route("/api/series", page.series, methods=["GET"]),

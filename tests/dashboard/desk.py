@@ -11,11 +11,11 @@ from components.dashboard.dashboard import Dashboard
 from components.dashboard.form import ScaleForm
 from components.dashboard.items import Asked, AskError, Document, Joined, Left, ScalingAsked
 from schemas.codec import encode
-from schemas.enums import SyncState
+from schemas.enums import ActionOutcome, Phase, Reason, SyncState, TaskState
 from schemas.limits import Amount, Limits
 from schemas.message import Message
 from schemas.resources import NodeCapacity, ResourceState
-from schemas.scaling import ScalingAction
+from schemas.scaling import ScalingAction, ScalingStatus
 
 START = Instant(1000.0, 1_800_000_000_000)
 NODE, WORKLOAD = "hpc-1", "nav"
@@ -127,4 +127,22 @@ def capacity(node: str = NODE) -> NodeCapacity:
         allocated=Amount(cpu=5000, memory=4096),
         reserved=Amount(cpu=1000, memory=1024),
         available=Amount(cpu=2000, memory=11_264),
+    )
+
+
+def status(action_id: str, phase: Phase = Phase.VALIDATING, **fields: object) -> ScalingStatus:
+    made = ScalingStatus(
+        action_id=action_id, node=NODE, workload_id=WORKLOAD, state=TaskState.RUNNING, phase=phase
+    )
+    return made.model_copy(update=fields)
+
+
+def refused(action_id: str) -> ScalingStatus:
+    return status(
+        action_id,
+        Phase.DONE,
+        state=TaskState.FAILED,
+        outcome=ActionOutcome.REJECTED,
+        reason=Reason.INSUFFICIENT_CPU,
+        message="needs 3000m more CPU, node hpc-1 has 2000m available",
     )

@@ -9,9 +9,12 @@ from broker.frames import matches
 from components.component import Instant
 from components.dashboard.dashboard import FineClock
 from components.dashboard.items import AskError, SeriesAsked, TimelineAsked
-from components.dashboard.requested import OPEN_MAX, PATIENCE_S
 from schemas.codec import Cleared, clear
-from schemas.enums import ActionOutcome, CauseType, EventOutcome, OnShortage, Phase, Reason, TaskState
+from schemas.enums import (
+    CauseType,
+    EventOutcome,
+    SyncState,
+)
 from schemas.limits import Amount, Limits
 from schemas.message import Message
 from schemas.metrics import AppMetrics, ContainerMetrics, ContainerUse
@@ -20,25 +23,7 @@ from schemas.performance import Indicator, PerfDegraded, PerfOutcome
 from schemas.resources import ResourceState
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
 from schemas.topics import topic_of
-from tests.dashboard.desk import NODE, START, WORKLOAD, Desk, capacity, state
-
-
-def status(action_id: str, phase: Phase = Phase.VALIDATING, **fields: object) -> ScalingStatus:
-    made = ScalingStatus(
-        action_id=action_id, node=NODE, workload_id=WORKLOAD, state=TaskState.RUNNING, phase=phase
-    )
-    return made.model_copy(update=fields)
-
-
-def refused(action_id: str) -> ScalingStatus:
-    return status(
-        action_id,
-        Phase.DONE,
-        state=TaskState.FAILED,
-        outcome=ActionOutcome.REJECTED,
-        reason=Reason.INSUFFICIENT_CPU,
-        message="needs 3000m more CPU, node hpc-1 has 2000m available",
-    )
+from tests.dashboard.desk import NODE, START, WORKLOAD, Desk, capacity, refused, state, status
 
 
 def cleared(workload: str = WORKLOAD) -> Delivery:
@@ -214,67 +199,6 @@ def test_measures_of_a_workload_nobody_knows_are_refused_and_make_no_room_for_it
     assert caught.value.status == 404
 
 
-def test_the_form_is_said_as_any_client_would_say_it_and_again_until_its_end() -> None:
-    desk = Desk()
-
-    answer, (action,) = desk.submit(cpu="2", memory="2Gi", on_shortage=OnShortage.WAIT, wait_s=30)
-
-    assert answer == {"action_id": "web-1"}
-    assert action.target == Limits(cpu_limit=2000, memory_limit=2048)
-    assert (action.on_shortage, action.wait_s, action.dry_run) == (OnShortage.WAIT, 30, False)
-    assert action.cause.type is CauseType.EXTERNAL
-    again = desk.pass_time(1.1)
-    assert again == [action], "the broker may have lost it"
-    assert desk.dashboard.connected(desk.now) == [action], "and with a connection all of it"
-    desk.hear(refused("web-1"))
-    assert desk.pass_time(600) == []
-
-
-def test_what_nobody_answers_is_given_up_and_the_page_says_so() -> None:
-    desk = Desk()
-    screen = desk.watch()
-    desk.submit(wait_s=10)
-    desk.pass_time(0.5)
-    assert screen.sections["requested"]["web-1"]["given_up"] is False
-
-    desk.pass_time(10 + PATIENCE_S)
-    desk.pass_time(1)
-
-    assert screen.sections["requested"]["web-1"]["given_up"] is True
-    assert desk.pass_time(600) == []
-
-
-def test_the_form_keeps_only_so_much_under_way() -> None:
-    desk = Desk()
-    for _ in range(OPEN_MAX):
-        desk.submit()
-
-    answer, said = desk.submit()
-
-    assert isinstance(answer, AskError) and answer.status == 429
-    assert said == []
-    desk.hear(refused("web-1"))
-    assert len(desk.submit()[1]) == 1, "one has ended, so there is room"
-
-
-def test_switched_off_the_form_still_asks_but_never_scales() -> None:
-    desk = Desk(scale_form=False)
-
-    answer, said = desk.submit()
-    assert isinstance(answer, AskError) and answer.status == 403
-    assert said == []
-
-    _, (asked,) = desk.submit(dry_run=True)
-    assert asked.dry_run
-
-
-def test_a_form_that_means_nothing_is_told_what_to_write() -> None:
-    answer, said = Desk().submit(cpu="fast")
-    assert isinstance(answer, AskError) and answer.status == 422
-    assert "'fast' is no CPU quantity" in str(answer)
-    assert said == []
-
-
 def test_what_is_garbage_on_the_bus_does_not_trouble_the_page() -> None:
     desk = Desk()
     screen = desk.watch()
@@ -283,6 +207,31 @@ def test_what_is_garbage_on_the_bus_does_not_trouble_the_page() -> None:
         desk.dashboard.handle(Delivery(f"resources/state/{NODE}/x", payload), desk.now)
     desk.pass_time(1)
     assert screen.sections["workloads"] == {}
+
+
+def test_what_was_retained_is_shown_but_is_no_news_while_a_change_is() -> None:
+    desk = Desk()
+    screen = desk.watch()
+    desk.hear(state(), retained=True)
+    desk.pass_time(1)
+    assert f"{NODE}/{WORKLOAD}" in screen.sections["workloads"]
+    assert screen.sections["events"]["latest"]["items"] == []
+
+    desk.hear(state(sync_state=SyncState.DRIFT_DETECTED))
+    desk.pass_time(1)
+    assert [one["text"] for one in screen.sections["events"]["latest"]["items"]] == ["DRIFT_DETECTED"]
+
+
+def test_an_action_whose_end_was_missed_does_not_stay_for_ever() -> None:
+    desk = Desk()
+    screen = desk.watch()
+    desk.hear(status("a-1"))
+    desk.pass_time(3600)
+    assert "a-1" in screen.sections["actions"], "it may take long"
+
+    desk.dashboard.connected(desk.now)
+    desk.pass_time(3600)
+    assert screen.sections["actions"] == {}
 
 
 def test_a_simulated_node_is_said_to_be_one() -> None:

@@ -203,13 +203,14 @@ def test_further_names_are_answered() -> None:
         assert site.ask("GET", "/", host="screen.car").status == 200
 
 
-def test_it_ends_quickly_although_browsers_watch() -> None:
+def test_it_ends_quickly_although_browsers_watch(caplog: pytest.LogCaptureFixture) -> None:
     with serving() as site, contextlib.ExitStack() as open_streams:
         for _ in range(3):
             next_event(open_streams.enter_context(site.stream()))
         began = time.monotonic()
         assert site.process.stop()
         assert time.monotonic() - began < 8
+        assert [one.message for one in caplog.records if one.name.startswith("uvicorn")] == [], "and in order"
         with pytest.raises(ConnectionError):
             HTTPConnection("127.0.0.1", site.port, timeout=5).request("GET", "/")
 
