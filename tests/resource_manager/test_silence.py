@@ -72,6 +72,7 @@ def test_what_is_retained_of_it_is_no_word_of_now(bench: Bench) -> None:
     bench.snapshot(CAM, NAV, seq=bench.seq)
 
     assert bench.state().sync_state is SyncState.FAILED
+    assert bench.validate("a-2", cpu=2600).reason is Reason.NODE_UNAVAILABLE
 
 
 def test_an_answer_that_nothing_can_be_seen_is_no_word_of_what_is_in_force(bench: Bench) -> None:
