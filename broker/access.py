@@ -15,6 +15,8 @@ from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
 
 EVERYTHING_OF_DEBUG: Final = f"{DEBUG_PREFIX}#"
 BROKER_STATISTICS: Final = "$SYS/#"
+TRIALS: Final = "piriscale-doctor/#"
+"""Where the doctor tries out what the broker keeps; nobody else uses it."""
 BROKER_DROPPED: Final = "$SYS/broker/publish/messages/dropped"
 """How many messages the broker took and then dropped, since it was started; for a metric."""
 MAIN: Final = "main"
@@ -113,7 +115,8 @@ def rights_of(principal: Principal) -> Rights:
     if kind is Role.DEBUG_TAP:
         said.append(EVERYTHING_OF_DEBUG)
     elif kind in (Role.CLI, Person.ADMIN):
-        heard += [EVERYTHING_OF_DEBUG, BROKER_STATISTICS]
+        heard += [EVERYTHING_OF_DEBUG, BROKER_STATISTICS, TRIALS]
+        said.append(TRIALS)
     elif kind is Role.MONITORING_SERVER:
         heard.append(BROKER_DROPPED)
     return Rights(tuple(said), tuple(heard))

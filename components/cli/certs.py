@@ -131,4 +131,8 @@ def _explain(broker: SecuredBroker, written: Path) -> None:
     print(f"{broker.folder / 'acl'}: {len(names)} identities: {', '.join(names)}")
     if not agents:
         print("no node has an identity yet: piriscale certs DIRECTORY node_agent/NODE")
+    if broker.owner == "root":
+        print(
+            f"it will run as root, since the user mosquitto does not reach {broker.folder}; --into another folder"
+        )
     print(f"start it: mosquitto -c {written}; tell a running one of the change: kill -HUP its process id")

@@ -83,6 +83,7 @@ OBSERVERS: Final = frozenset({"TAP", "WEB", "CLI", "ADM"})
 BESIDES: Final = """
 debug/scaling/action                TAP         CLI,ADM
 debug/resources/state/a/nav         TAP         CLI,ADM
+piriscale-doctor/trial              CLI,ADM     CLI,ADM
 car-7/node/a/update                 CAR         CAR
 car-8/node/a/update                 -           -
 node/a                              -           -
