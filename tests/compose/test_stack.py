@@ -19,7 +19,7 @@ import yaml
 from components.node_agent.podman.private import PrivatePodman
 from tests.compose import images
 from tests.compose.podman import ImagePodman
-from tests.compose.stack import COMPOSE, Stack, stack_of
+from tests.compose.stack import COMPOSE, Stack, eventually, stack_of
 from tests.fixtures.broker import free_port
 from tests.fixtures.podman import Box
 from tests.system.foreign import ForeignClient
@@ -27,7 +27,9 @@ from tests.system.foreign import ForeignClient
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 NODE = "node-1"
+OWN = "http://127.0.0.1:9464"
 MIB = 1024 * 1024
+CONNACK = 0x20
 IMAGE_MIB_MAX = 260
 """Base, Python and all libraries; without compilers, documents and caches."""
 SERVICES: dict[str, Any] = yaml.safe_load((COMPOSE / "compose.yaml").read_text(encoding="utf-8"))["services"]
@@ -167,20 +169,40 @@ def test_secured_each_service_is_let_in_with_its_certificate_and_nobody_without(
     locked = secured(podman, tmp_path)
     try:
         locked.up()
-        with pytest.raises(OSError, match=r"(?i)certificate|handshake|alert|closed|reset"):
-            connect_without_certificate(int(locked.more["PIRISCALE_SECURED_PORT"]), tmp_path)
+        eventually(lambda: tells_of_broker(locked), lambda: locked.log("monitoring-server"))
+        port, authority = int(locked.more["PIRISCALE_SECURED_PORT"]), tmp_path / "certs"
+        assert answer(port, authority, "cli/tester")[0] == CONNACK
+        with pytest.raises(OSError, match=r"(?i)certificate|handshake|alert|EOF|reset"):
+            answer(port, authority, None)
     finally:
         locked.down()
+
+
+def tells_of_broker(stack: Stack) -> bool:
+    """Whether MonitoringServer may hear what the broker tells of itself."""
+    return "\npiriscale_broker_dropped_messages_total 0.0" in stack.get("monitoring-server", f"{OWN}/metrics")
 
 
 def secured(podman: PrivatePodman, folder: Path) -> Stack:
     """A bench's authority and a locked broker, as compose.secured.yaml says in its head."""
     certificates, broker = folder / "certs", folder / "broker"
-    piriscale("certs", certificates, "broker", f"node_agent/{NODE}", "--host", "broker", "--host", "localhost")
+    piriscale(
+        "certs",
+        certificates,
+        "broker",
+        f"node_agent/{NODE}",
+        "cli/tester",
+        "--host",
+        "broker",
+        "--host",
+        "localhost",
+    )
     piriscale("broker-config", certificates, "--into", broker, "--bind", "0.0.0.0")  # noqa: S104 - in its container
     for path in (broker, *broker.rglob("*")):
         os.chown(path, 10002, 10002)
-    components = [path for path in certificates.iterdir() if path.name not in ("ca", "broker", "node_agent")]
+    components = [
+        path for path in certificates.iterdir() if path.name not in ("ca", "broker", "node_agent", "cli")
+    ]
     for path in (each for component in components for each in (component, *component.iterdir())):
         os.chown(path, 10001, 10001)
     return replace(
@@ -201,16 +223,20 @@ def piriscale(*arguments: str | Path) -> None:
     subprocess.run([str(program), *map(str, arguments)], check=True, capture_output=True, timeout=60)
 
 
-def connect_without_certificate(port: int, folder: Path) -> None:
-    """Trust the broker, and show nothing of our own."""
-    context = ssl.create_default_context(cafile=folder / "certs" / "ca" / "ca.pem")
+def answer(port: int, authority: Path, identity: str | None) -> bytes:
+    """What the broker says to MQTT's first packet, from somebody with this certificate or with none."""
+    context = ssl.create_default_context(cafile=authority / "ca" / "ca.pem")
+    if identity is not None:
+        context.load_cert_chain(authority / identity / "cert.pem", authority / identity / "key.pem")
     with (
         socket.create_connection(("127.0.0.1", port), timeout=10) as plain,
         context.wrap_socket(plain, server_hostname="localhost") as spoken,
     ):
         spoken.sendall(bytes.fromhex("10 0c 00 04 4d 51 54 54 04 02 00 3c 00 00 e0 00"))
-        if not spoken.recv(4):
-            raise ConnectionResetError("closed")
+        told = spoken.recv(4)
+        if not told:
+            raise ConnectionResetError("reset without a word")
+        return told
 
 
 def test_nothing_is_left_when_it_is_taken_down(podman: PrivatePodman) -> None:
