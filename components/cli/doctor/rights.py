@@ -39,8 +39,9 @@ class Need:
     node: str
 
     def hears(self, topic: Topic) -> bool:
-        """Whether any of them is to hear a topic; people and the tap hear everything."""
-        return any(role in topic.readers or role in (Role.CLI, Role.DEBUG_TAP) for role in self.roles)
+        """Whether any of them is to hear a topic; people, the tap and the dashboard hear everything."""
+        everything = (Role.CLI, Role.DEBUG_TAP, Role.DASHBOARD)
+        return any(role in topic.readers or role in everything for role in self.roles)
 
 
 def need_of(name: str, node: str) -> Need:
@@ -192,7 +193,7 @@ def _address(topic: Topic, role: Role, node: str) -> str:
 
 def _filters(role: Role, node: str) -> list[str]:
     """What a role subscribes to: an agent to its node's topics, all others to every node's."""
-    if role is Role.DEBUG_TAP:
+    if role in (Role.DEBUG_TAP, Role.DASHBOARD):
         return [topic.filter() for topic in TOPICS]
     narrowed = {"node": node, "component": role, "instance": node} if role is Role.NODE_AGENT else {}
     return [topic.filter(**narrowed) for topic in TOPICS if role in topic.readers]
