@@ -238,6 +238,11 @@ def _load_key(file: Path) -> EllipticCurvePrivateKey:
     return key
 
 
+def valid_until(file: Path) -> datetime:
+    """Until when (UTC) a certificate is valid. Raises CertificateError."""
+    return _read(file).until
+
+
 def _read(file: Path) -> Issued:
     try:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())

@@ -9,6 +9,8 @@ import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -27,6 +29,7 @@ from schemas.topics import Role, topic_of
 _log = logging.getLogger(__name__)
 
 CONNECT_WITHIN_S: Final = 10.0
+EXPIRES_SOON: Final = timedelta(days=30)
 QUIET_S: Final = 0.3
 """Retained messages have all come when none came for so long."""
 COLLECT_WITHIN_S: Final = 10.0
@@ -98,9 +101,25 @@ def connector_for(settings: BrokerSettings) -> Connect:
     """What gives each component its own connection, under its own identity. What it gives raises UsageError."""
 
     def connect(identity: Identity, deliver: Deliver) -> MqttBus:
-        return MqttBus(options_of(settings, identity.principal), identity, deliver)
+        options = options_of(settings, identity.principal)
+        if options.tls is not None and options.tls.cert_file is not None:
+            _warn_of_expiry(options.tls.cert_file)
+        return MqttBus(options, identity, deliver)
 
     return connect
+
+
+def _warn_of_expiry(cert_file: Path) -> None:
+    """Whoever runs for months without a look at its log is told by the broker in the end."""
+    from broker.certificates import CertificateError, valid_until  # heavy, and not needed by most
+
+    try:
+        left = valid_until(cert_file) - datetime.now(UTC)
+    except CertificateError as error:
+        _log.warning("%s", error)
+        return
+    if left < EXPIRES_SOON:
+        _log.warning("the certificate %s is valid for %d more days", cert_file, left.days)
 
 
 def connector(options: BrokerOptions) -> Connect:

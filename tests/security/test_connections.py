@@ -138,6 +138,17 @@ class TestFiles:
         assert "as piriscale-node_agent-a (p5, c1, k15, u'node_agent/a')" in broker.log
         assert "as piriscale-debug_tap-main (p5, c1, k15, u'debug_tap')" in broker.log
 
+    @pytest.mark.parametrize(("days", "told"), [(20, True), (60, False)])
+    def test_a_component_whose_certificate_ends_soon_says_so_when_it_starts(
+        self, days: int, told: bool, broker: Secured, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        shutil.copytree(broker.certificates / "ca", tmp_path / "ca")
+        own = BenchAuthority(tmp_path).issue(Principal.parse("debug_tap"), days).folder
+        tls = {"cert_file": own / "cert.pem", "key_file": own / "key.pem"}
+        with running(Role.DEBUG_TAP, settings_for(broker, tmp_path, tls=tls)) as tap:
+            until(lambda: not tap.problems(), "it is well")
+        assert (f"{own}/cert.pem is valid for {days - 1} more days" in caplog.text) is told
+
     def test_a_person_who_has_no_certificate_is_told_how_to_get_one(
         self, broker: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
