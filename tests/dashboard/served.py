@@ -16,6 +16,7 @@ from components.settings import DashboardSettings, Settings
 from components.shell.run import Process
 from schemas.codec import decode, encode
 from schemas.message import Message
+from schemas.scaling import ScalingAction
 from tests.fixtures.broker import free_port
 
 WITHIN_S = 10.0
@@ -54,6 +55,19 @@ class Site:
     def say(self, *messages: Message) -> None:
         for message in messages:
             self._bus.publish(encode(message))
+
+    @property
+    def actions(self) -> list[ScalingAction]:
+        """Actions that were said, repeats included."""
+        return [one for one in self.said if isinstance(one, ScalingAction)]
+
+    def await_action(self, wanted: Callable[[ScalingAction], bool]) -> ScalingAction:
+        """The first action for which `wanted` holds."""
+        end = time.monotonic() + WITHIN_S
+        while not (found := [one for one in self.actions if wanted(one)]):
+            assert time.monotonic() < end, f"no such action: {self.actions}"
+            time.sleep(0.01)
+        return found[0]
 
     def connect(self) -> HTTPConnection:
         return HTTPConnection("127.0.0.1", self.port, timeout=WITHIN_S)

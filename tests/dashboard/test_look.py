@@ -120,12 +120,12 @@ def test_the_whole_page_works_by_keyboard_alone(seen: Watched) -> None:
 
 
 def test_enter_in_the_form_only_asks(site: Site, seen: Watched) -> None:
-    before = len(site.said)
+    earlier = {action.action_id for action in site.actions}
     seen.page.locator("#form-cpu").fill("2")
     seen.page.keyboard.press("Enter")
     expect(seen.page.locator("#form-result")).to_contain_text("Sent")
-    (asked,) = {one.action_id: one for one in site.said[before:]}.values()  # type: ignore[attr-defined]  # actions
-    assert asked.dry_run  # type: ignore[attr-defined]  # an action
+    asked = site.await_action(lambda action: action.action_id not in earlier)
+    assert asked.dry_run
 
 
 def test_everything_has_a_name_and_a_role_for_a_screen_reader(seen: Watched) -> None:

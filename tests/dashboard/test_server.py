@@ -17,7 +17,7 @@ from components.dashboard.stream import STREAMS_MAX
 from components.dashboard.web import BODY_BYTES_MAX
 from components.settings import DashboardSettings, Settings
 from schemas.enums import ActionOutcome, Phase, Reason, TaskState
-from schemas.scaling import ScalingAction, ScalingStatus
+from schemas.scaling import ScalingStatus
 from tests.dashboard.desk import NODE, WORKLOAD, capacity, state
 from tests.dashboard.served import Site, event_where, next_event, serving
 
@@ -80,7 +80,7 @@ def test_the_form_is_published_and_its_statuses_appear(site: Site) -> None:
     action_id = answer.json["action_id"]
     with site.stream() as stream:
         next_event(stream)
-        (action,) = [one for one in site.said if isinstance(one, ScalingAction) and one.action_id == action_id][:1]
+        action = site.await_action(lambda one: one.action_id == action_id)
         assert action.source == "dashboard/main"
         final = ScalingStatus(
             action_id=action_id,
@@ -98,7 +98,7 @@ def test_the_form_is_published_and_its_statuses_appear(site: Site) -> None:
 
 
 def test_a_page_of_strangers_scales_nothing(site: Site) -> None:
-    before = len(site.said)
+    before = {one.action_id for one in site.actions}
     for headers in (
         {"origin": "http://evil.example"},
         {"origin": ""},
@@ -109,7 +109,7 @@ def test_a_page_of_strangers_scales_nothing(site: Site) -> None:
     ):
         assert site.ask("POST", "/api/scale", FORM, **headers).status in (403, 415, 421), headers
     assert site.ask("GET", "/api/scale").status == 405
-    assert len(site.said) == before
+    assert {one.action_id for one in site.actions} == before
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,8 @@ def test_the_switch_of_the_form_is_kept_by_the_server_itself() -> None:
         assert answer.status == 403
         assert "[dashboard] scale_form" in answer.json["error"]
         assert site.ask("POST", "/api/scale", {**FORM, "dry_run": True}).status == 202
-        assert [one.dry_run for one in site.said if isinstance(one, ScalingAction)] == [True]
+        assert site.await_action(lambda one: True).dry_run
+        assert {one.dry_run for one in site.actions} == {True}
 
 
 def test_further_names_are_answered() -> None:
