@@ -196,3 +196,9 @@ def lookup(address: str) -> tuple[Topic, Mapping[str, str]] | None:
         else:
             return topic, MappingProxyType(values)
     return None
+
+
+def may_be_retained(address: str) -> bool:
+    """Whether messages on this topic are states, which a broker may keep, rather than requests and events."""
+    found = lookup(address)
+    return found is None or found[0].retained

@@ -21,11 +21,17 @@ from schemas.codec import HEAD_BYTES, BadRequest, Cleared, Decoded, Frame, Malfo
 from schemas.enums import ConnectionState
 from schemas.message import Message, Wire
 from schemas.operations import RejectReason
+from schemas.topics import may_be_retained
 
 _log = logging.getLogger(__name__)
 
 RETRY_AFTER_S: Final = (0.0, 0.01, 0.05)
 """How long to wait before each retry of a handler that raised."""
+
+KEPT_BY_THE_BROKER: Final = (
+    "published with the retain flag, so it would come again at each connection: only those who hear it live carry it "
+    "out; delete it by publishing nothing to this topic, retained"
+)
 
 Clock = Callable[[], Instant]
 
@@ -96,8 +102,7 @@ class Dispatcher:
         """Handle a message and acknowledge it."""
         self.counters.received += 1
         if delivery.topic != self._dead.topic and self._concerns_us(delivery.topic):
-            item = decode(delivery.topic, delivery.payload) if self._needs_decoding(delivery) else delivery
-            self._route(item, delivery)
+            self._route(self._decoded(delivery), delivery)
         self._bus.ack(delivery)
 
     def returned(self, item: object) -> None:
@@ -160,8 +165,13 @@ class Dispatcher:
     def _concerns_us(self, topic: str) -> bool:
         return self._selective is None or topic == self._status.topic or self._selective.concerns(topic)
 
-    def _needs_decoding(self, delivery: Delivery) -> bool:
-        return not self._raw or delivery.topic == self._status.topic
+    def _decoded(self, delivery: Delivery) -> Decoded | Delivery:
+        if self._raw and delivery.topic != self._status.topic:
+            return delivery
+        if delivery.retained and not may_be_retained(delivery.topic):
+            head = delivery.payload[:HEAD_BYTES].hex()
+            return Malformed(delivery.topic, RejectReason.INVALID, KEPT_BY_THE_BROKER, head)
+        return decode(delivery.topic, delivery.payload)
 
     def _route(self, item: Decoded | Delivery, delivery: Delivery) -> None:
         if delivery.topic == self._status.topic and not isinstance(item, Delivery):

@@ -94,7 +94,9 @@ class Probe:
         self.closed += 1
 
 
-def delivery(topic: str, body: dict[str, object] | bytes, *, packet_id: int = 1, qos: int = 1) -> Delivery:
+def delivery(
+    topic: str, body: dict[str, object] | bytes, *, packet_id: int = 1, qos: int = 1, retained: bool = False
+) -> Delivery:
     """A message as it comes from the bus; maps are packed."""
     payload = body if isinstance(body, bytes) else pack(body, Wire.MSGPACK)
-    return Delivery(topic, payload, qos=qos, connection=1, packet_id=packet_id)
+    return Delivery(topic, payload, retained, qos=qos, connection=1, packet_id=packet_id)

@@ -192,6 +192,19 @@ def test_calls_are_submitted_and_not_published() -> None:
     assert bench.bus.frames == []
 
 
+def test_a_request_that_the_broker_kept_is_not_carried_out_again_at_each_connection() -> None:
+    bench = Bench(Probe(on_handle=answer_to))
+    request = delivery("resources/validate", VALIDATE, retained=True)
+
+    bench.dispatcher.delivered(request)
+
+    [letter] = bench.bus.said
+    assert isinstance(letter, DeadLetter)
+    assert letter.topic == "resources/validate"
+    assert "retain flag" in letter.message
+    assert bench.bus.acked == [request]
+
+
 class Choosy(Probe):
     """One of several instances, which takes requests about others only from the bus."""
 
