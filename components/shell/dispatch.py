@@ -29,8 +29,8 @@ RETRY_AFTER_S: Final = (0.0, 0.01, 0.05)
 """How long to wait before each retry of a handler that raised."""
 
 KEPT_BY_THE_BROKER: Final = (
-    "published with the retain flag, so it would come again at each connection: only those who hear it live carry it "
-    "out; delete it by publishing nothing to this topic, retained"
+    "published with the retain flag, so it would come again at each connection: only those who hear it live carry "
+    "it out; delete it by publishing nothing to this topic, retained"
 )
 
 Clock = Callable[[], Instant]
