@@ -29,6 +29,13 @@ PERIOD_US: Final = 100_000
 CRUN_SUBGROUP: Final = "container"
 """With systemd, crun makes one of this name below the scope."""
 UNLIMITED_BYTES: Final = 1 << 60
+HELD_MIB: Final = 48
+HOLD: Final = f"""
+/bin/busybox dd if=/dev/zero of=/dev/shm/held bs=1M count={HELD_MIB}
+echo held
+exec /bin/busybox sleep 100000
+"""
+"""For a container that holds memory which cannot be taken back."""
 
 
 def resource_limits(cpu: int | None = None, memory: int | None = None) -> dict[str, Any]:

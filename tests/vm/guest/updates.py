@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from podman.errors import APIError
 
-from tests.vm.guest.bench import Bench, resource_limits
+from tests.vm.guest.bench import HOLD, Bench, resource_limits
 from tests.vm.guest.cells import STEADY, WORKS, Cell, WrongError, both, refused, tried, wait_until
 
 
@@ -55,8 +55,7 @@ def paused(bench: Bench) -> Cell:
 
 
 def below_usage(bench: Bench) -> Cell:
-    script = "/bin/busybox head -c 50331648 /dev/zero > /dev/shm/held; echo held; exec /bin/busybox sleep 100000"
-    bench.start("full", script=script, **resource_limits(memory=256))
+    bench.start("full", script=HOLD, **resource_limits(memory=256))
     try:
         wait_until(lambda: "held" in bench.cli("logs", "full"))
         cell = tried(bench, "full", memory_limit=40)

@@ -16,12 +16,13 @@ from typing import Any, Final
 from components.cli.demo.system import RunningSystem, free_port, toml
 from tests.system.foreign import Body, ForeignClient
 from tests.vm.guest import quadlet
-from tests.vm.guest.bench import Bench, resource_limits, run
+from tests.vm.guest.bench import HELD_MIB, HOLD, Bench, resource_limits, run
 from tests.vm.guest.cells import wait_until
 
 NODE: Final = "vehicle"
 APP: Final = "app"
 PATIENCE_S: Final = 180.0
+METRICS_INTERVAL_S: Final = 5
 """An emulated machine is some ten times slower than a real one."""
 
 
@@ -31,12 +32,15 @@ class Vehicle:
     def __init__(self, bench: Bench, client: ForeignClient) -> None:
         self.bench = bench
         self.client = client
+        self.answers: list[str] = []
+        """What was said at the end of each scaling."""
 
     def scale(self, workload: str, **target: int) -> str:
         """Ask for a scaling and wait for its end: COMPLETED, or how else it ended and the reason."""
         final = self.client.final(
             self.client.scale(NODE, workload, target=target, cause={"type": "EXTERNAL"}), timeout_s=PATIENCE_S
         )
+        self.answers.append(str(final))
         return " ".join(str(final[key]) for key in ("outcome", "reason") if key in final)
 
     def state(self, workload: str, wanted: Callable[[Body], bool], since: int = 0) -> Body:
@@ -83,10 +87,9 @@ def recreated(vehicle: Vehicle) -> str:
 
 
 def below_use(vehicle: Vehicle) -> str:
-    script = "/bin/busybox head -c 50331648 /dev/zero > /dev/shm/held; exec /bin/busybox sleep 100000"
-    vehicle.bench.start("full", script=script, **resource_limits(cpu=100, memory=128))
+    vehicle.bench.start("full", script=HOLD, **resource_limits(cpu=100, memory=128))
     try:
-        wait_until(lambda: int(vehicle.bench.kernel("full").memory_used()) > 48 << 20, PATIENCE_S)
+        wait_until(lambda: vehicle.bench.kernel("full").memory_used() > HELD_MIB << 20, PATIENCE_S)
         vehicle.state("full", lambda b: b["actual"]["memory_limit"] == 128)
         outcome = vehicle.scale("full", memory_limit=40)
         view = vehicle.bench.kernel("full")
@@ -119,9 +122,16 @@ STEPS: Final[dict[str, tuple[Callable[[Vehicle], str], str]]] = {
 def drive(bench: Bench, url: str, folder: Path) -> dict[str, Any]:
     """Start piriscale beside Podman, and take every step."""
     port = free_port()
+    agent = {
+        "node": NODE,
+        "podman_url": url,
+        "state_dir": str(folder / "agent"),
+        "call_timeout_s": 60,
+        "metrics_interval_s": METRICS_INTERVAL_S,
+    }
     body: dict[str, dict[str, Any]] = {
         "broker": {"port": port, "data_dir": str(folder / "broker")},
-        "node_agent": {"node": NODE, "podman_url": url, "state_dir": str(folder / "agent"), "call_timeout_s": 60},
+        "node_agent": agent,
         "action_controller": {"deadline_ms": 60_000, "retries": 0},
         "resource_manager": {"reserved": {"cpu": "200m", "memory": "256Mi"}},
         "metrics": {"port": free_port()},
@@ -133,17 +143,21 @@ def drive(bench: Bench, url: str, folder: Path) -> dict[str, Any]:
     bench.start(APP, **resource_limits(cpu=500, memory=128))
     with RunningSystem(configuration, folder / "piriscale.log") as system, connected(port, system) as client:
         vehicle = Vehicle(bench, client)
+        client.await_message(f"resources/capacity/{NODE}", lambda b: b["total"]["cpu"] > 0, timeout_s=PATIENCE_S)
         vehicle.state(APP, lambda b: (b["actual"]["cpu_limit"], b["actual"]["memory_limit"]) == (500, 128))
         steps = {name: take(step, vehicle) for name, (step, _) in STEPS.items()}
-        return {"steps": steps, "log": system.log_tail(60)}
+        return {"steps": steps, "log": "\n".join([*vehicle.answers, system.log_tail(60)])}
 
 
 def take(step: Callable[[Vehicle], str], vehicle: Vehicle) -> str:
     """What came of a step; whatever goes wrong is its result."""
+    started = time.monotonic()
     try:
-        return step(vehicle)
+        result = step(vehicle)
     except Exception as error:  # noqa: BLE001 - the next step is tried all the same
-        return f"{type(error).__name__}: {error}"
+        result = f"{type(error).__name__}: {error}"
+    print(f"{step.__name__}: {result} ({time.monotonic() - started:.0f} s)", file=sys.stderr, flush=True)
+    return result
 
 
 @contextmanager
