@@ -62,14 +62,22 @@ class Gate:
 
 
 def _refusal_of_post(host: str, headers: Mapping[str, str]) -> Refusal | None:
-    origin = urlsplit(headers.get("origin", ""))
-    if origin.scheme not in ("http", "https") or origin.netloc.lower() != host.lower():
+    if not _names(headers.get("origin", ""), host):
         return HTTPStatus.FORBIDDEN, "only this page itself may ask that: the Origin header must name it"
     if headers.get("sec-fetch-site", "same-origin") != "same-origin":
         return HTTPStatus.FORBIDDEN, "only this page itself may ask that"
     if headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
         return HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "the body must be application/json"
     return None
+
+
+def _names(origin: str, host: str) -> bool:
+    """Whether an Origin header names that host."""
+    try:
+        parts = urlsplit(origin)
+    except ValueError:  # half an IPv6 address
+        return False
+    return parts.scheme in ("http", "https") and parts.netloc.lower() == host.lower()
 
 
 def _without_port(host: str) -> str:

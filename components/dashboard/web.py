@@ -22,6 +22,7 @@ BODY_BYTES_MAX: Final = 8 * 1024
 BODY_WITHIN_S: Final = 5.0
 ANSWER_WITHIN_S: Final = 5.0
 LARGEST_MS: Final = 2**53
+MS_DIGITS_MAX: Final = len(str(LARGEST_MS))
 KEY_LENGTH_MAX: Final = 256
 
 Post = Callable[[object], None]
@@ -55,7 +56,8 @@ class Page:
         """Measures and limits of one workload, for the chart."""
         query = request.query_params
         after = query.get("after", "0")
-        if not after.isascii() or not after.isdigit() or int(after[:20]) > LARGEST_MS:
+        is_number = after.isascii() and after.isdigit() and len(after) <= MS_DIGITS_MAX
+        if not is_number or int(after) > LARGEST_MS:
             return _refused(HTTPStatus.BAD_REQUEST, "after: UTC epoch ms")
         return await self._ask(SeriesAsked(query.get("node", ""), query.get("workload", ""), int(after)))
 

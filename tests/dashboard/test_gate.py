@@ -66,6 +66,7 @@ def test_our_own_page_may_ask_for_a_scaling() -> None:
         {"origin": "null"},
         {"origin": ""},
         {"origin": "ftp://127.0.0.1:9465"},
+        {"origin": "http://["},
         {"sec-fetch-site": "cross-site"},
         {"sec-fetch-site": "same-site"},
     ],

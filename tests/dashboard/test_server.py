@@ -168,7 +168,7 @@ def test_headers_without_an_end_are_cut_off(site: Site) -> None:
     assert site.ask("GET", "/").status == 200, "and all others are served"
 
 
-@pytest.mark.parametrize("after", ["-1", "x", "1e9", "9" * 30, "٣"])
+@pytest.mark.parametrize("after", ["-1", "x", "1e9", "9" * 30, "0" * 5000, "٣"])
 def test_a_moment_that_is_none_is_told(site: Site, after: str) -> None:
     assert site.ask("GET", f"/api/series?node={NODE}&workload={WORKLOAD}&after={quote(after)}").status == 400
 
