@@ -9,6 +9,7 @@ from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import (
     GENERATION_CREDIBLE_MAX,
     NEVER,
+    REVISION_CREDIBLE_MAX,
     NodeRecord,
     Stage,
     WorkloadRecord,
@@ -254,6 +255,8 @@ def rebuilt_from(turn: Turn, told: ResourceState) -> None:
     record = turn.work.workload(key)
     known = record.generation if record else turn.work.ledger.generations.get(key, 0)
     if not known < told.generation <= GENERATION_CREDIBLE_MAX or told.desired is None:
+        return
+    if told.revision > REVISION_CREDIBLE_MAX:
         return
     turn.work.replaces_lost = True
     if record is None:

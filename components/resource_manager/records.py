@@ -21,6 +21,9 @@ NEVER: Stamp = (0, 0)
 GENERATION_CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
 """Ours begin in epoch seconds and grow by one. A larger one is not ours, and would leave no room above it."""
 
+REVISION_CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
+"""Ours grow by one with each change. After a larger one we could not say anything of the workload any more."""
+
 ATTEMPT_CREDIBLE_MAX: Final = ATTEMPT_MAX // 2
 """After a higher attempt a new generation is begun, since the next attempts might not fit into a message."""
 

@@ -1,5 +1,7 @@
 """A number that no message of ours can follow does not stop anything: it is left aside, or begun anew."""
 
+import pytest
+
 from schemas.enums import Reason, SyncState, UpdateResult
 from schemas.limits import Limits
 from schemas.message import LARGEST_INTEGER
@@ -65,14 +67,18 @@ def test_a_report_with_such_a_fence_is_answered_and_the_action_ends(bench: Bench
     assert bench.state().generation == granted.generation + 1
 
 
-def test_a_state_with_such_a_generation_is_not_taken_for_the_word_of_a_lost_ledger(bench: Bench) -> None:
+@pytest.mark.parametrize(("generation", "revision"), [(LARGEST_INTEGER, 1), (1, LARGEST_INTEGER - 1)])
+def test_a_state_with_such_numbers_is_not_taken_for_the_word_of_a_lost_ledger(
+    bench: Bench, generation: int, revision: int
+) -> None:
     forged = ResourceState(
         id="f",
         node=NODE,
         workload_id="cam",
         desired=Limits(cpu_limit=100),
         sync_state=SyncState.SYNCHRONIZED,
-        generation=LARGEST_INTEGER,
+        generation=generation,
+        revision=revision,
     )
     bench.hear(forged)
 
