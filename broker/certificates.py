@@ -8,6 +8,7 @@ guests, have an authority of their own, so that no listener but theirs lets them
 
 import ipaddress
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -39,6 +40,7 @@ DAYS: Final = 397
 """A little over a year, the most that is usual for certificates."""
 CLOCK_SKEW: Final = timedelta(days=1)
 """Certificates are valid from so long ago, since a vehicle's clock may be slow."""
+_HOST: Final = re.compile(r"[!-~]+")
 NAME_MAX: Final = 64
 """Characters of a certificate's common name, by X.520."""
 
@@ -222,9 +224,12 @@ def _general_name(host: str) -> x509.GeneralName:
 
 def _dns_name(host: str) -> x509.DNSName:
     try:
-        return x509.DNSName(host)
-    except ValueError as error:
-        raise CertificateError(f"{host!r} is neither a host's name nor an address") from error
+        name = x509.DNSName(host) if _HOST.fullmatch(host) else None
+    except ValueError:
+        name = None
+    if name is None:
+        raise CertificateError(f"{host!r} is neither a host's name nor an address")
+    return name
 
 
 def _private(key: EllipticCurvePrivateKey) -> bytes:

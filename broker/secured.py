@@ -5,6 +5,7 @@ name says (`broker.access`). Guests have a listener of their own, which gives ea
 """
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterable
@@ -20,12 +21,14 @@ from broker.mosquitto import account_for
 PORT: Final = 8883
 """As registered for MQTT over TLS."""
 GUESTS_PORT: Final = 8884
+_ADDRESS: Final = re.compile(r"[A-Za-z0-9._:%-]+")
+_PREFIX: Final = re.compile(r"([A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*)?")
 _FILES: Final = (CA_FILE, "cert.pem", "key.pem", GUESTS_FILE)
 
 
 @dataclass(frozen=True)
 class SecuredBroker:
-    """A broker to be, in its folder."""
+    """A broker to be, in its folder. Raises ValueError for what would make another configuration than is meant."""
 
     folder: Path
     principals: tuple[Principal, ...]
@@ -35,6 +38,16 @@ class SecuredBroker:
     topic_prefix: str = ""
     owner: str | None = None
     """Who will run it, and so owns its key; None: whoever writes it."""
+
+    def __post_init__(self) -> None:
+        if not _ADDRESS.fullmatch(self.bind):
+            raise ValueError(f"{self.bind!r} is no address to listen on")
+        if not _PREFIX.fullmatch(self.topic_prefix):
+            raise ValueError(
+                f"{self.topic_prefix!r} is no topic prefix: names with / between, such as fleet/car-7"
+            )
+        if self.port == self.guests_port:
+            raise ValueError(f"port {self.port} is for guests already: write another --port or --guests-port")
 
     @property
     def configuration(self) -> MosquittoConfiguration:
@@ -82,13 +95,17 @@ class SecuredBroker:
     def _put(self, name: str, content: bytes, *, secret: bool = False) -> Path:
         """Write a file whole; a secret one only its owner reads, at any time."""
         descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}-")  # with mode 0600
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            if not secret:
-                os.fchmod(opened.fileno(), 0o644)
-        if secret and self.owner is not None:
-            shutil.chown(temporary, self.owner)
-        return Path(temporary).replace(self.folder / name)
+        try:
+            with os.fdopen(descriptor, "wb") as opened:
+                opened.write(content)
+                if not secret:
+                    os.fchmod(opened.fileno(), 0o644)
+            if secret and self.owner is not None:
+                shutil.chown(temporary, self.owner)
+            return Path(temporary).replace(self.folder / name)
+        except BaseException:  # a full disk: nothing half done, maybe secret, stays
+            Path(temporary).unlink(missing_ok=True)
+            raise
 
 
 def secured_broker(
@@ -124,11 +141,3 @@ def owner_of(folder: Path) -> str | None:
     folder.mkdir(parents=True, exist_ok=True)
     account = account_for(folder.absolute())
     return account.pw_name if account is not None else "root"
-
-
-def _put(file: Path, content: bytes) -> None:
-    """Write a file that nobody else reads meanwhile."""
-    file.unlink(missing_ok=True)
-    with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as opened:
-        opened.write(content)
-        os.fchmod(opened.fileno(), 0o644)

@@ -105,6 +105,8 @@ class TestCerts:
             (["--force"], "say of whom"),
             (["--days", "0"], "write 1 to 3650"),
             (["--host", "ü.car"], "neither a host's name nor an address"),
+            (["--host", "10.0.0.1 car"], "neither a host's name nor an address"),
+            (["--host", ""], "neither a host's name nor an address"),
         ],
     )
     def test_a_mistake_is_told_in_one_line(self, words: list[str], told: str, tmp_path: Path) -> None:
@@ -161,15 +163,32 @@ class TestBrokerConfig:
             assert line in shown.stdout.splitlines()
 
     def test_writes_what_the_brokers_machine_needs_and_not_more(self, pki: Path, tmp_path: Path) -> None:
-        done = piriscale("broker-config", pki, "--into", tmp_path / "to", "--bind", "0.0.0.0", "--port", "8884")  # noqa: S104
+        done = piriscale("broker-config", pki, "--into", tmp_path / "to", "--bind", "0.0.0.0", "--port", "8885")  # noqa: S104
         assert done.exit_code == 0, done.stderr
         assert {file.name for file in (tmp_path / "to").iterdir()} == {
             *("ca.pem", "cert.pem", "key.pem", "guests.pem"),
             *("acl", "mosquitto.conf", "data"),
         }
         assert stat.S_IMODE((tmp_path / "to" / "key.pem").stat().st_mode) == 0o600
-        assert "listener 8884 0.0.0.0" in (tmp_path / "to" / "mosquitto.conf").read_text()
+        assert "listener 8885 0.0.0.0" in (tmp_path / "to" / "mosquitto.conf").read_text()
         assert "mosquitto -c" in done.stdout
+
+    @pytest.mark.parametrize(
+        ("words", "told"),
+        [
+            (["--topic-prefix", "car/#"], "is no topic prefix"),
+            (["--topic-prefix", "car\ntopic readwrite #"], "is no topic prefix"),
+            (["--topic-prefix", "car/"], "is no topic prefix"),
+            (["--bind", "10.0.0.1\nallow_anonymous true"], "is no address"),
+            (["--bind", "10.0.0.1 car"], "is no address"),
+            (["--port", "8884"], "for guests already"),
+        ],
+    )
+    def test_what_would_open_or_break_the_broker_is_refused(self, words: list[str], told: str, pki: Path) -> None:
+        result = piriscale("broker-config", pki, *words, "--show")
+        assert result.exit_code == 1
+        assert told in result.stderr
+        assert result.stdout == ""
 
     def test_is_repeated_when_a_node_is_added(self, pki: Path) -> None:
         piriscale("broker-config", pki)
