@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, get_args
 
+import pytest
 from pydantic import BaseModel
 from typer.main import get_command
 
@@ -74,9 +75,23 @@ def test_every_command_is_in_the_table_and_the_other_way_round() -> None:
     assert commands <= told
 
 
-def test_every_link_leads_somewhere() -> None:
-    for readme in ROOT.glob("**/README.md"):
-        if ".venv" in readme.parts:
-            continue
-        for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", readme.read_text(encoding="utf-8")):
-            assert (readme.parent / target).exists(), f"{readme.relative_to(ROOT)}: {target}"
+def pages() -> list[Path]:
+    """Every document that is ours."""
+    found = (path for path in ROOT.rglob("*.md") if not {".venv", "node_modules"} & set(path.parts))
+    return [path for path in found if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)]
+
+
+def anchors(text: str) -> set[str]:
+    """The names under which a page's headings can be linked."""
+    titles = re.findall(r"^#+ (.+)$", text, flags=re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)(?:#([^)]+))?\)", text):
+        there = page.parent / target if target else page
+        assert there.exists(), target
+        if anchor and there.suffix == ".md":
+            assert anchor in anchors(there.read_text(encoding="utf-8")), f"{target}#{anchor}"

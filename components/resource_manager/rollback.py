@@ -34,7 +34,7 @@ def rollback_of(turn: Turn, record: WorkloadRecord, target: Limits) -> tuple[Lim
     values = {}
     unlimited = set()
     for name in target.asked:
-        values[name] = settled[name] if name in settled else present.get(name, whole.get(name))
+        values[name] = settled[name] if name in settled else present[name] if name in present else whole[name]
         was_unlimited = name in record.unlimited if name in settled else name not in present
         if was_unlimited and name in ("cpu_limit", "memory_limit"):
             unlimited.add(name)
