@@ -1,4 +1,4 @@
-"""Every kind of limit is known wherever kinds are spelled out: one that is forgotten would be lost without a word."""
+"""Every kind of limit is known wherever kinds are spelled out: one that is forgotten would be lost unsaid."""
 
 from types import SimpleNamespace
 from typing import Any, cast
