@@ -12,7 +12,7 @@ from tests.cli.system import PROGRAM, Configuration
 
 COMMANDS = (
     *("up", "run", "scale", "status", "watch", "history", "pause", "resume"),
-    *("release", "forget-node", "tail", "doctor", "schema", "demo"),
+    *("release", "forget-node", "tail", "doctor", "schema", "demo", "certs", "broker-config"),
 )
 HEAVY = ("pydantic", "msgpack", "paho", "rich", "prometheus_client", "podman", "yaml", "schemas")
 
@@ -120,3 +120,12 @@ def test_a_password_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> Non
 
     assert result.exit_code == 2
     assert "broker.password_file = '/no/such/file'" in result.stderr
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_a_script_may_close_the_output_it_does_not_want(closed: str, tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", f'exec "$0" -c "$1" certs "$2" {closed}', sys.executable, PROGRAM, str(tmp_path)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (tmp_path / "broker" / "cert.pem").is_file()
