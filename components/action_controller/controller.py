@@ -240,10 +240,9 @@ class ActionController:
         final = self._journal.final_of(told.action_id)
         first = self._lanes.running((told.node, told.workload_id))
         waits = first is not None and first.phase is Phase.WAITING  # and holds nothing
-        running = self._reconciling.get((told.node, told.workload_id)) if waits else first
-        if final is not None or (running is not None and running.reconcile is None):
+        if final is not None or (first is not None and first.reconcile is None and not waits):
             return [give_back(told)]
-        if running is not None or len(self._tasks) >= OPEN_ACTIONS_MAX:
+        if (told.node, told.workload_id) in self._reconciling or len(self._tasks) >= OPEN_ACTIONS_MAX:
             return []  # an earlier reconcile is about to end; this one is repeated
         task = task_of_reconcile(told, now)
         self._tasks[task.id] = self._reconciling[task.key] = task

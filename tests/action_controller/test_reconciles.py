@@ -210,3 +210,16 @@ def test_a_dry_run_does_not_end_a_reconcile(bench: Bench) -> None:
     bench.act("dry", dry_run=True)
 
     assert bench.heard(ActualReport) == []
+
+
+def test_a_second_reconcile_waits_for_the_first_though_the_action_beside_it_has_ended(bench: Bench) -> None:
+    bench.waits(wait_s=1.0)
+    bench.reconcile("r-1")
+    bench.after(1.0)
+    assert "a-1" in bench.finals
+
+    assert bench.reconcile("r-2", boot_id=BOOT + 1) == []
+    bench.updated("r-1")
+    bench.judged(Verdict.SYNCHRONIZED, "r-1")
+    bench.reconcile("r-2", boot_id=BOOT + 1)
+    assert bench.only(UpdateRequest).action_id == "r-2"
