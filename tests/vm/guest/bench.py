@@ -9,8 +9,9 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import podman
 
@@ -21,6 +22,7 @@ from components.node_agent.update import UpdateProcedure
 from components.node_agent.verdict import UpdateOrder, UpdateResult
 from schemas.limits import Limits
 
+Made = TypeVar("Made")
 CALL_TIMEOUT_S: Final = 60.0
 MARGIN_MIB: Final = 32
 """The default of node_agent.memory_margin_mib."""
@@ -60,6 +62,20 @@ class Bench:
         self.procedure = UpdateProcedure(
             self.runtime, MemoryStore(), Stamps(), margin_mib=MARGIN_MIB, clock=time.monotonic
         )
+        self._lasting = ExitStack()
+        self._made = dict[object, Any]()
+
+    def lasting(self, make: Callable[["Bench"], AbstractContextManager[Made]]) -> Made:
+        """What `make` makes, from its first use until `close`: a pod takes an emulated machine ten seconds."""
+        if make not in self._made:
+            self._made[make] = self._lasting.enter_context(make(self))
+        made: Made = self._made[make]
+        return made
+
+    def close(self) -> None:
+        """Undo what was to last."""
+        self._made.clear()
+        self._lasting.close()
 
     def call(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """One call of Podman's REST API. Raises podman's APIError when it fails."""

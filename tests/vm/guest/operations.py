@@ -52,6 +52,7 @@ def column(bench: Bench) -> dict[str, Any]:
             cell = Cell("ERROR", f"{type(error).__name__}: {error}")
         cells[name] = asdict(cell)
         seconds[name] = round(time.monotonic() - started, 2)
+    bench.close()
     bench.remove(STEADY)
     return {
         "podman": info.version,

@@ -1,7 +1,7 @@
 """Containers that systemd starts from a quadlet, as on a vehicle."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -23,7 +23,7 @@ Exec=/bin/busybox sleep 100000
 
 
 def updated(bench: Bench) -> Cell:
-    return with_quadlet(bench, lambda _: tried(bench, "quadlet", cpu_limit=900, memory_limit=200))
+    return update_then(bench)
 
 
 def reloaded(bench: Bench) -> Cell:
@@ -35,24 +35,15 @@ def restarted(bench: Bench) -> Cell:
 
 
 def update_then(bench: Bench, *act: str) -> Cell:
-    """Update the container, let systemd do something, and see whether the limits hold."""
-
-    def use(systemctl: list[str]) -> Cell:
-        cell = tried(bench, "quadlet", cpu_limit=900, memory_limit=200)
-        if cell.result != WORKS:
-            return cell
-        run(*systemctl, *act)
-        return kept_or_lost(bench, "quadlet", cpu=900, memory=200)
-
-    return with_quadlet(bench, use)
-
-
-def with_quadlet(bench: Bench, use: Callable[[list[str]], Cell]) -> Cell:
-    """Use a container that systemd starts; `use` is given how to call systemctl for it."""
+    """Update the container; let systemd do something, if anything, and see whether the limits hold."""
     if not GENERATOR.exists():
         return Cell("no quadlets", "they need Podman 4.4")
-    with running(bench) as systemctl:
-        return use(systemctl)
+    systemctl = bench.lasting(running)
+    cell = tried(bench, "quadlet", cpu_limit=900, memory_limit=200)
+    if not act or cell.result != WORKS:
+        return cell
+    run(*systemctl, *act)
+    return kept_or_lost(bench, "quadlet", cpu=900, memory=200)
 
 
 @contextmanager

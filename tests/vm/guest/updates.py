@@ -1,7 +1,8 @@
 """Updates and refusals: what is asked of a running container, alone or in a pod."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from podman.errors import APIError
 
@@ -97,24 +98,23 @@ def unless_unbound(cell: Cell) -> Cell:
 
 
 def infra(bench: Bench) -> Cell:
-    def ask(name: str) -> Cell:
-        container = next(one for one in bench.runtime.containers(fresh=True) if one.infra)
-        return tried(bench, container.name, cpu_limit=800)
-
-    return with_pod(bench, ask)
+    bench.lasting(pod)
+    container = next(one for one in bench.runtime.containers(fresh=True) if one.infra)
+    return tried(bench, container.name, cpu_limit=800)
 
 
 def in_limited_pod(bench: Bench, **target: int) -> Cell:
     """Update a container in a pod that has 1 CPU and 256 MiB."""
-    return with_pod(bench, lambda name: tried(bench, name, **target))
+    return tried(bench, bench.lasting(pod), **target)
 
 
-def with_pod(bench: Bench, use: Callable[[str], Cell]) -> Cell:
-    """Use a container in a pod that has limits of its own."""
-    pod = {"name": "pair", "shared_namespaces": ["ipc"], "netns": {"nsmode": "none"}, "exit_policy": "continue"}
-    bench.call("POST", "/pods/create", pod | resource_limits(cpu=1000, memory=256))
+@contextmanager
+def pod(bench: Bench) -> Iterator[str]:
+    """A pod that has limits of its own; the name of a container in it."""
+    body = {"name": "pair", "shared_namespaces": ["ipc"], "netns": {"nsmode": "none"}, "exit_policy": "continue"}
+    bench.call("POST", "/pods/create", body | resource_limits(cpu=1000, memory=256))
     try:
         bench.start("member", pod="pair", **resource_limits(cpu=500, memory=128))
-        return use("member")
+        yield "member"
     finally:
         bench.call("DELETE", "/pods/pair?force=true")
