@@ -17,6 +17,8 @@ _log = logging.getLogger(__name__)
 LOOPBACK: Final = "127.0.0.1"
 REQUEST_TIMEOUT_S: Final = 5.0
 STOP_POLL_S: Final = 0.1
+CONNECTIONS_MAX: Final = 32
+"""Further ones are closed at once: each has a thread and a file, which the component needs for other things."""
 
 
 class PortTakenError(Exception):
@@ -27,6 +29,29 @@ class _Server(ThreadingTCPServer):
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = CONNECTIONS_MAX
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self._room = threading.BoundedSemaphore(CONNECTIONS_MAX)
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread of its own, if there is room."""
+        if not self._room.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there is no thread that would
+            self._room.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer, and make room."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no event of ours."""

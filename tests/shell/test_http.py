@@ -1,9 +1,13 @@
 """/metrics and /healthz as Prometheus and a supervisor see them."""
 
 import http.client
+import select
+import socket
+import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from urllib.parse import urlsplit
 
 import pytest
@@ -13,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.bus import BusCounts
 from components.shell.counters import Counters, new_registry
-from components.shell.http import HealthServer, PortTakenError
+from components.shell.http import CONNECTIONS_MAX, HealthServer, PortTakenError
 
 
 class Numbers:
@@ -110,6 +114,33 @@ def test_it_listens_where_it_is_told_and_on_loopback_alone_by_default() -> None:
         server = HealthServer(0, new_registry([]), list, **told)
         assert server.address == (address, server.port)
         server.stop()
+
+
+def test_who_only_opens_connections_takes_no_more_threads_than_are_his() -> None:
+    with serving() as url:
+        place = urlsplit(url)
+        before = threading.active_count()
+        with ExitStack() as opened:
+            slow = [
+                opened.enter_context(socket.create_connection((place.hostname, place.port)))
+                for _ in range(CONNECTIONS_MAX + 20)
+            ]
+            ended, _, _ = select.select(slow[CONNECTIONS_MAX:], [], [], 2.0)
+            assert ended, "what is too much is closed at once"
+            assert threading.active_count() <= before + CONNECTIONS_MAX
+        eventually_served(f"{url}/healthz")
+
+
+def eventually_served(url: str, within_s: float = 10.0) -> None:
+    until = time.monotonic() + within_s
+    while True:
+        try:
+            assert get(url)[0] == 200
+        except (http.client.HTTPException, OSError):
+            assert time.monotonic() < until, "there is no room although all have gone"
+            time.sleep(0.02)
+        else:
+            return
 
 
 def test_an_address_that_is_not_this_machines_is_named() -> None:
