@@ -112,7 +112,7 @@ def test_with_the_broker_away_for_a_while_an_action_asked_before_still_ends(benc
 def test_a_broker_that_lost_everything_is_told_all_retained_state_again(bench: Place) -> None:
     bench.final(bench.ask(350))
     bench.broker.kill()
-    for file in bench.broker.directory.glob("*.db"):
+    for file in bench.broker.directory.rglob("*.db"):
         file.unlink()
     bench.broker.start()
     with ForeignClient(bench.broker.port) as newcomer:
