@@ -218,7 +218,7 @@ class ActionControllerSettings(_Section):
 class MetricsSettings(_Section):
     """Where /metrics and /healthz are served: on loopback, unless told otherwise; the port is that of `up`."""
 
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65_535)] = 9464
     """0: not served."""
 
@@ -228,7 +228,7 @@ class DashboardSettings(_Section):
 
     port: Annotated[int, Field(ge=0, le=65_535)] = 9465
     """0: not served."""
-    host: str = "127.0.0.1"
+    host: Annotated[str, Field(min_length=1)] = "127.0.0.1"
     names: tuple[Pattern, ...] = ()
     """Host names under which it is reached, besides `host` and those of loopback: a proxy's, say."""
     scale_form: bool = True

@@ -214,6 +214,8 @@ def test_every_key_can_be_set_and_arrives(tmp_path: Path) -> None:
         ("[resource_manager]\nreserved = {memory = 'much'}", "'much' is no memory quantity"),
         ("[action_controller]\nretries = -1", "action_controller.retries = -1"),
         ("[metrics]\nport = 65536", "metrics.port = 65536"),
+        ("[metrics]\nhost = ''", "metrics.host = '': String should have at least 1 character"),
+        ("[dashboard]\nhost = ''\nscale_form = false", "dashboard.host = ''"),
         ("[dashboard]\nhost = '0.0.0.0'", "anyone could scale, so this needs scale_form = false"),
         ("[metrics\nport = 1", "no TOML"),
         ("[metrics]\nport = 1\nport = 2", "no TOML"),
