@@ -186,6 +186,8 @@ class Timelines:
                 line = Timeline(message.action_id, message.node, message.workload_id, now_ms, "RECONCILE")
             case _:
                 return None
+        if line.key in self._lines:  # an event and an action, not of each other, that strangers named the same
+            self._forget(line.key)
         self._lines[line.key] = line
         self._ids_of[line.key] = []
         while len(self._lines) > self._most:
@@ -195,7 +197,9 @@ class Timelines:
     def _drop(self) -> None:
         newest = next(reversed(self._lines))
         ended = (key for key, line in self._lines.items() if line.outcome is not None and key != newest)
-        key = next(ended, next(iter(self._lines)))
+        self._forget(next(ended, next(iter(self._lines))))
+
+    def _forget(self, key: str) -> None:
         line = self._lines.pop(key)
         for one in self._ids_of.pop(key):
             self._by_id.pop(one, None)

@@ -264,6 +264,18 @@ def test_only_the_latest_lines_are_kept_and_what_runs_stays_longest(count: int) 
     assert len(lines._by_id) < 20, "ids of lines that are gone are forgotten"
 
 
+def test_an_event_that_is_named_like_a_foreign_action_takes_its_place_and_breaks_nothing_later() -> None:
+    lines = Timelines(most=2)
+    lines.hear(action(event_id=None, action_id="same", kind=CauseType.EXTERNAL), 1.0)
+    lines.hear(degraded("same"), 2.0)
+    for number in range(3):
+        lines.hear(degraded(f"later-{number}"), 3.0)
+
+    assert lines.get("same") is None
+    assert lines.hear(action(event_id=None, action_id="same", kind=CauseType.EXTERNAL), 4.0) is not None
+    assert lines.get("same") is not None
+
+
 def test_a_flood_under_one_id_is_cut_but_its_end_is_kept() -> None:
     lines = Timelines()
     lines.hear(action(), 0)
