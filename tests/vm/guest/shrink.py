@@ -36,7 +36,8 @@ def shrink(bench: Bench, attempts: int, seed: int) -> dict[str, Any]:
     chance = random.Random(seed)
     bench.start(MOVER, script=MOVES, **resource_limits(memory=ROOMY_MIB))
     view = bench.kernel(MOVER)
-    wait_until(lambda: bench.cli("logs", MOVER).count("round") > 1, 300)  # a use never seen can be foreseen by nobody
+    # A use that never was can be foreseen by nobody.
+    wait_until(lambda: bench.cli("logs", MOVER).count("round") > 1, 300)
     outcomes = Counter[str]()
     kills: list[str] = []
     seconds: list[float] = []

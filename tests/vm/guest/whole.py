@@ -110,7 +110,7 @@ def from_quadlet(vehicle: Vehicle) -> str:
 
 STEPS: Final[dict[str, tuple[Callable[[Vehicle], str], str]]] = {
     "a container is given more": (scaled, "COMPLETED"),
-    "more than is left is refused": (too_much, "REJECTED INSUFFICIENT_CPU"),
+    "more than can ever be given is refused": (too_much, "REJECTED INFEASIBLE"),
     "an update by somebody else is undone": (drifted, "re-applied"),
     "a re-created container gets its limits back": (recreated, "re-applied"),
     "memory in use is not taken away": (below_use, "FAILED BELOW_USAGE"),
