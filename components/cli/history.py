@@ -40,7 +40,7 @@ def show_history(settings: Settings, limit: int, *, as_json: bool) -> int:
         )
     if as_json:
         parts = {"actions": _documents(endings or ()), "decisions": _documents(decisions or ())}
-        print(json.dumps(parts, ensure_ascii=False))
+        print(json.dumps(parts))
         return EXIT_OK
     screen = console()
     _show_endings(screen, endings or ())

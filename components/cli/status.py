@@ -39,7 +39,7 @@ def show_status(settings: Settings, *, as_json: bool) -> int:
             seen.hear(heard.decoded, now_ms(), retained=heard.retained)
     add_journals(seen, settings)
     if as_json:
-        print(json.dumps(seen.document(), ensure_ascii=False), flush=True)
+        print(json.dumps(seen.document()), flush=True)
     else:
         show(seen, console())
     return EXIT_OK

@@ -50,7 +50,7 @@ def _follow(session: Session, pattern: str, screen: Console, *, as_json: bool) -
             if heard.topic.startswith(DEBUG_PREFIX) and not wants_debug:
                 continue
             if as_json:
-                print(json.dumps(_document(heard), ensure_ascii=False), flush=True)
+                print(json.dumps(_document(heard)), flush=True)
             else:
                 screen.print(_line(heard), soft_wrap=True)
 

@@ -56,6 +56,15 @@ def test_as_json_each_line_is_an_object(system: Configuration) -> None:
     assert documents[-1]["at_ms"] > NOW_MS - 10**12
 
 
+def test_what_strangers_wrote_commands_no_terminal_as_json_either(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "\x1b[2J \x9b31m \u202e"
+    Lines(as_json=True).event(Event(NOW_MS, Level.BAD, "state", said))
+
+    line = capsys.readouterr().out
+    assert line.rstrip("\n").isprintable()
+    assert json.loads(line)["text"] == said
+
+
 def test_a_lost_connection_is_told_and_its_return(tmp_path: Path) -> None:
     with running_broker() as broker:
         settings = configuration(tmp_path, url=f"mqtt://127.0.0.1:{broker.port}")

@@ -84,7 +84,7 @@ class Lines:
             "workload": event.workload,
             "text": event.text,
         }
-        return json.dumps({name: value for name, value in fields.items() if value is not None}, ensure_ascii=False)
+        return json.dumps({name: value for name, value in fields.items() if value is not None})
 
 
 def _line(event: Event) -> str:
