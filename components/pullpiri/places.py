@@ -9,7 +9,8 @@ import yaml
 
 from components.settings import SettingsError
 
-FILE_BYTES_MAX: Final = 1024 * 1024
+FILE_BYTES_MAX: Final = 64 * 1024
+"""A model has some hundred; YAML takes seconds for a megabyte, and components wait for it as they start."""
 _NULL: Final = "tag:yaml.org,2002:null"
 
 
@@ -69,9 +70,12 @@ class Place:
 
 
 def documents(file: Path) -> Iterator[Place]:
-    """The maps among the documents of a file. Raises ModelError for what is no YAML, or more than 1 MiB."""
+    """The maps among the documents of a file. Raises ModelError for what is no YAML, or more than 64 KiB."""
     try:
-        if file.stat().st_size > FILE_BYTES_MAX:
+        size = file.stat().st_size
+        if not file.is_file():
+            raise ModelError(f"{file}: neither a file nor a folder")
+        if size > FILE_BYTES_MAX:
             raise ModelError(f"{file}: more than {FILE_BYTES_MAX} bytes; this is no model")
         text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,6 +1,7 @@
 """Models of Pullpiri are read as they are written, and a mistake in one is shown with its place."""
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -141,8 +142,15 @@ def test_a_path_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
 
 
 def test_a_huge_file_is_not_read(file: Path) -> None:
-    with pytest.raises(ModelError, match="more than 1048576 bytes"):
-        read(file, "#" * (1024 * 1024 + 1))
+    with pytest.raises(ModelError, match="more than 65536 bytes"):
+        read(file, "#" * (64 * 1024 + 1))
+
+
+def test_a_pipe_that_nobody_writes_is_no_model(tmp_path: Path) -> None:
+    pipe = tmp_path / "model.yaml"
+    os.mkfifo(pipe)
+    with pytest.raises(ModelError, match="neither a file nor a folder"):
+        read_models([pipe])
 
 
 @pytest.mark.parametrize("limits", ["{cpu: 500m}", "{memory: 1.5Gi}", "{memory: 1Ti}"])
