@@ -86,7 +86,9 @@ class Stack:
 
     def log(self, service: str) -> str:
         """The end of what it said."""
-        return self.podman.command("logs", "--tail", "30", self.container(service))
+        command = self.podman._command("logs", "--tail", "40", self.container(service))
+        done = subprocess.run(command, env=self.podman._environment(), capture_output=True, text=True, check=False)
+        return f"{done.stdout}\n{done.stderr}"
 
     def healthy(self, service: str) -> bool:
         """What its own health check says, now."""
