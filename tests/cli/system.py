@@ -68,6 +68,13 @@ class Configuration:
         child = Child(process)
         try:
             yield child
+        except BaseException:
+            process.kill()
+            child.finish()
+            print(
+                f"{arguments}, exit code {process.returncode}\n{child.out}\n{child.err}"
+            )  # shown if the test fails
+            raise
         finally:
             if process.poll() is None:
                 process.kill()
