@@ -102,9 +102,10 @@ def test_at_its_maximum_an_application_is_not_scaled(bench: Bench, box: MakeBox)
 def test_a_node_without_room_rejects_and_the_monitoring_hears_of_it(bench: Bench, box: MakeBox) -> None:
     container = box("ecu-busy-2", *BUSY, cpus=0.2, memory_mib=64)
     bench.client.state(NODE, container.name, lambda b: "actual" in b)
-    box(cpus=(bench.free_cpu() - 100) / 1000, memory_mib=64)
+    free = bench.free_cpu()
     since = bench.client.mark()
-    bench.client.await_message(f"resources/capacity/{NODE}", lambda b: b["available"]["cpu"] == 100)
+    box(cpus=(free - 100) / 1000, memory_mib=64)
+    bench.client.await_message(f"resources/capacity/{NODE}", lambda b: b["available"]["cpu"] == 100, since=since)
     with reporting(bench.client, container.name, 450):
         told = outcome(bench, container.name, "REJECTED", since)
     assert told["reason"] == "INSUFFICIENT_CPU"
