@@ -179,6 +179,7 @@ class Shell:
             _log.debug("busy, metrics of last time are given", extra={"component": self.name})
         except Exception:
             _log.exception("metrics cannot be read", extra={"component": self.name})
+            self._last_samples = []  # old values for ever would be a lie; Prometheus shows a gap
         return self._last_samples
 
     def start(self) -> None:

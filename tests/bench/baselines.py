@@ -3,7 +3,6 @@
 import http.client
 import json
 import socket
-import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -54,7 +53,3 @@ def resident_mib(pid: int) -> float:
         if line.startswith("Pss:"):
             return int(line.split()[1]) / 1024
     raise AssertionError(f"no Pss for {pid}")
-
-
-def run(command: list[str]) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(command, capture_output=True, check=True)

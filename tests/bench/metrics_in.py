@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from components.cli.demo.system import free_port
 from tests.bench.agents import node_name
 from tests.bench.baselines import cpu_seconds
 from tests.bench.plant import Plant, plant
 from tests.bench.report import Report, quantile
 from tests.bench.scale import Progress, Scale
 from tests.bench.scrape import scraped
+from tests.fixtures.broker import free_port
 from tests.system.foreign import ForeignClient
 
 CONTAINERS: Final = 20

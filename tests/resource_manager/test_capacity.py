@@ -265,6 +265,7 @@ def test_what_a_workload_takes_is_told_anew_when_its_record_or_a_row_changed() -
     rising, higher = (row(Stage.RESERVED, limits(cpu, 100), limits(100, 100)) for cpu in (300, 400))
 
     assert allocations.of(small, []) == amount(100, 100)
+    assert allocations.of(small, []) is allocations.of(small, []), "not computed anew"
     assert allocations.of(small, [rising]) == amount(300, 100)
     assert allocations.of(small, [higher]) == amount(400, 100)
     assert allocations.of(small, []) == amount(100, 100)

@@ -8,6 +8,7 @@ import pytest
 from schemas.enums import Reason, SyncState
 from schemas.limits import Limits
 from schemas.resources import (
+    DesiredReply,
     Reconcile,
     ResourceState,
 )
@@ -206,6 +207,16 @@ def test_a_fresh_ledger_beside_nothing_lost_grants_at_once(tmp_path: Path) -> No
     bench.manager.close()
 
 
+def scaled_after_a_copy(bench: Bench, copy: Path) -> DesiredReply:
+    """Copy the ledger, and scale once more, which the copy does not know."""
+    bench.scaled("a-1", cpu_limit=2500)
+    bench.manager.close()
+    assert bench.path is not None
+    shutil.copy(bench.path, copy)
+    bench.reopen()
+    return bench.scaled("a-2", cpu_limit=2600)
+
+
 def put_back(bench: Bench, copy: Path) -> None:
     """Put an old copy in the place of the ledger; the broker forgot everything too."""
     bench.manager.close()
@@ -220,12 +231,7 @@ def put_back(bench: Bench, copy: Path) -> None:
 def test_a_copy_from_before_does_not_use_generations_again_that_nobody_else_remembers(
     bench: Bench, tmp_path: Path
 ) -> None:
-    bench.scaled("a-1", cpu_limit=2500)
-    bench.manager.close()
-    assert bench.path is not None
-    shutil.copy(bench.path, tmp_path / "copy")
-    bench.reopen()
-    newer = bench.scaled("a-2", cpu_limit=2600)
+    newer = scaled_after_a_copy(bench, tmp_path / "copy")
     put_back(bench, tmp_path / "copy")
     bench.info()
     bench.snapshot(CAM, NAV)
@@ -236,13 +242,9 @@ def test_a_copy_from_before_does_not_use_generations_again_that_nobody_else_reme
 def test_a_copy_from_before_takes_over_what_retained_state_remembers_beyond_it(
     bench: Bench, tmp_path: Path
 ) -> None:
-    bench.scaled("a-1", cpu_limit=2500)
+    newer = scaled_after_a_copy(bench, tmp_path / "copy")
     bench.manager.close()
     assert bench.path is not None
-    shutil.copy(bench.path, tmp_path / "copy")
-    bench.reopen()
-    newer = bench.scaled("a-2", cpu_limit=2600)
-    bench.manager.close()
     shutil.copy(tmp_path / "copy", bench.path)
     bench.path.with_name(bench.path.name + "-wal").unlink(missing_ok=True)
     retained = dict(bench.retained)

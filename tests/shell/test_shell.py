@@ -295,12 +295,19 @@ def test_metrics_of_a_component_are_read_by_its_own_worker() -> None:
     assert probe.sampled_in == "resource_manager"
 
 
-def test_metrics_that_cannot_be_read_do_not_end_the_component() -> None:
-    class Broken(ObservableProbe):
-        def samples(self) -> list[Metric]:
-            raise OSError
+def test_metrics_that_can_no_longer_be_read_are_a_gap_and_do_not_end_the_component() -> None:
+    class Breaking(ObservableProbe):
+        broken = False
 
-    with running(Broken()) as stage:
+        def samples(self) -> list[Metric]:
+            if self.broken:
+                raise OSError
+            return super().samples()
+
+    probe = Breaking()
+    with running(probe) as stage:
+        assert list(stage.shell.samples())
+        probe.broken = True
         assert list(stage.shell.samples()) == []
         assert stage.shell.up
 
