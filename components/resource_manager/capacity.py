@@ -3,9 +3,10 @@
 available = total - allocated - reserved, for CPU and memory apart, per node. Pure functions of records.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from components.resource_manager.records import ActionRow, Key, NodeRecord, WorkloadRecord
 from schemas.enums import Reason
@@ -56,53 +57,65 @@ def _counted(
     return cpu or 0, memory or 0
 
 
-class Allocations:
-    """`allocated`, remembered for as long as a workload's record and rows are the very same objects.
+class Share(NamedTuple):
+    """What one workload takes of its node."""
 
-    A request changes one workload of its node, and asks for the sum of all.
-    """
+    cpu: int = 0
+    memory: int = 0
+    unlimited: bool = False
+    """Whether it runs without a limit of its own, so that it is counted by its use."""
+
+
+NO_SHARE: Final = Share()
+
+
+def share(record: WorkloadRecord | None, rows: Iterable[ActionRow]) -> Share:
+    """What a workload takes; nothing if there is none."""
+    if record is None:
+        return NO_SHARE
+    amount = allocated(record, rows)
+    return Share(amount.cpu, amount.memory, record.running and record.actual is not None and _has_no_limit(record))
+
+
+class Shares:
+    """What all workloads take, by node. Kept as sums, since a request changes one workload of hundreds."""
 
     def __init__(self) -> None:
-        self._known: dict[Key, tuple[WorkloadRecord, Sequence[ActionRow], Amount]] = {}
+        self._shares: dict[Key, Share] = {}
+        self._taken: defaultdict[str, Amount] = defaultdict(Amount)
+        self._unlimited: defaultdict[str, set[str]] = defaultdict(set)
 
-    def of(self, record: WorkloadRecord, rows: Sequence[ActionRow]) -> Amount:
-        """What one workload takes."""
-        known = self._known.get(record.key)
-        if known is not None and known[0] is record and _same(known[1], rows):
-            return known[2]
-        amount = allocated(record, rows)
-        self._known[record.key] = (record, rows, amount)
-        return amount
+    def put(self, key: Key, new: Share) -> None:
+        """Let a workload take this from now on."""
+        node, name = key
+        self._taken[node] = _instead(self._taken[node], self._shares.pop(key, NO_SHARE), new)
+        (self._unlimited[node].add if new.unlimited else self._unlimited[node].discard)(name)
+        if new != NO_SHARE:
+            self._shares[key] = new
 
-    def forget(self, key: Key) -> None:
-        """A workload is no more."""
-        self._known.pop(key, None)
+    def of_node(self, node: str, changed: Mapping[Key, Share]) -> tuple[Amount, tuple[str, ...]]:
+        """What a node's workloads take together, and the unlimited ones, if some took what `changed` says."""
+        taken, unlimited = self._taken[node], self._unlimited[node]
+        for key, new in changed.items():
+            taken = _instead(taken, self._shares.get(key, NO_SHARE), new)
+            unlimited = unlimited | {key[1]} if new.unlimited else unlimited - {key[1]}
+        return taken, tuple(sorted(unlimited))
 
 
-def _same(some: Sequence[ActionRow], others: Sequence[ActionRow]) -> bool:
-    return len(some) == len(others) and all(one is other for one, other in zip(some, others, strict=True))
+def _instead(taken: Amount, old: Share, new: Share) -> Amount:
+    return Amount(cpu=taken.cpu - old.cpu + new.cpu, memory=taken.memory - old.memory + new.memory)
 
 
-def capacity(
-    node: NodeRecord, reserved: Amount, workloads: Iterable[tuple[WorkloadRecord, Amount]]
-) -> NodeCapacity:
-    """The published view of a node's room, of its workloads and what each of them takes."""
+def capacity(node: NodeRecord, reserved: Amount, taken: Amount, unlimited: tuple[str, ...]) -> NodeCapacity:
+    """The published view of a node's room, of what its workloads take."""
     total = node.total or Amount()
-    cpu = memory = 0
-    unlimited = []
-    for record, amount in workloads:
-        cpu += amount.cpu
-        memory += amount.memory
-        if record.running and record.actual is not None and _has_no_limit(record):
-            unlimited.append(record.name)
-    taken = Amount(cpu=cpu, memory=memory)
     return NodeCapacity(
         node=node.node,
         total=total,
         allocated=taken,
         reserved=reserved,
         available=total.less(taken).less(reserved),
-        unlimited=tuple(unlimited),
+        unlimited=unlimited,
     )
 
 

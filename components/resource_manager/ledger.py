@@ -3,11 +3,11 @@
 import contextlib
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from components.resource_manager.capacity import Allocations
+from components.resource_manager.capacity import Shares, share
 from components.resource_manager.records import ActionRow, Key, NodeRecord, WorkloadRecord
 from components.storage import Database
 
@@ -51,7 +51,7 @@ class Ledger:
         self._active_rows: dict[str, ActionRow] = {}
         self.active: dict[Key, set[str]] = defaultdict(set)
         """Ids of rows that are open or held, by workload."""
-        self.allocations = Allocations()
+        self.shares = Shares()
         self.generations: dict[Key, int] = {}
         self.meta: dict[str, str] = {}
         self._opened_s = epoch_s
@@ -90,9 +90,10 @@ class Ledger:
         """
         work = Work(self)
         yield work
-        if work.durable:
+        news = work.news
+        if news or work.nodes or work.rows or work.generations or work.meta:
             with self._database.transaction() as connection:
-                work.write(connection)
+                work.write(connection, news)
             work.written = True
         self._apply(work)
 
@@ -126,6 +127,7 @@ class Ledger:
             self.generations[str(node_name), str(name)] = int(str(generation))
         for (body,) in query("SELECT body FROM actions WHERE closed_ms = 0"):
             self._keep_row(ActionRow.model_validate_json(str(body)))
+        self._count(self.workloads)
 
     def _apply(self, work: "Work") -> None:
         self.meta.update(work.meta)
@@ -138,12 +140,17 @@ class Ledger:
             if record is None:
                 self.workloads.pop(key, None)
                 self.by_node[key[0]].discard(key[1])
-                self.allocations.forget(key)
             else:
                 self._keep(record)
         for row in work.rows.values():
             self._keep_row(row)
+        self._count(work.changed)
         self.generations.update(work.generations)
+
+    def _count(self, keys: Iterable[Key]) -> None:
+        for key in keys:
+            rows = [self._active_rows[action_id] for action_id in self.active.get(key, ())]
+            self.shares.put(key, share(self.workloads.get(key), rows))
 
     def _keep(self, record: WorkloadRecord) -> None:
         self.workloads[record.key] = record
@@ -214,6 +221,11 @@ class Work:
         """The one open row of a workload."""
         return next((row for row in self.active_rows(key) if row.open), None)
 
+    @property
+    def changed(self) -> set[Key]:
+        """Workloads that are not as the ledger has them, or that have a row that is not."""
+        return {*self.workloads, *(row.key for row in self.rows.values())}
+
     def put_node(self, node: NodeRecord) -> None:
         """Keep a node."""
         self.nodes[node.node] = node
@@ -237,11 +249,9 @@ class Work:
         self.nodes[node] = None
 
     @property
-    def durable(self) -> bool:
-        """Whether anything must be written."""
-        return bool(self.nodes or self.rows or self.generations or self.meta) or any(
-            self._is_news(key, record) for key, record in self.workloads.items()
-        )
+    def news(self) -> dict[Key, WorkloadRecord | None]:
+        """Workloads of which something changed that must be written."""
+        return {key: record for key, record in self.workloads.items() if self._is_news(key, record)}
 
     def _is_news(self, key: Key, record: WorkloadRecord | None) -> bool:
         before = self.ledger.workloads.get(key)
@@ -251,10 +261,10 @@ class Work:
         follows: dict[str, object] = {"usage": before.usage, "busy": before.busy}
         if same_actual:
             follows["stamp"] = before.stamp
-        return record.model_copy(update=follows) != before
+        return vars(record) | follows != vars(before)
 
-    def write(self, connection: sqlite3.Connection) -> None:
-        """Write everything collected, inside the caller's transaction."""
+    def write(self, connection: sqlite3.Connection, news: Mapping[Key, WorkloadRecord | None]) -> None:
+        """Write everything collected, of the workloads only the news, inside the caller's transaction."""
         for key, value in self.meta.items():
             connection.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (key, value))
         for name, node in self.nodes.items():
@@ -262,10 +272,10 @@ class Work:
                 connection.execute("DELETE FROM nodes WHERE node = ?", (name,))
             else:
                 connection.execute("INSERT OR REPLACE INTO nodes VALUES (?, ?)", (name, node.model_dump_json()))
-        for (node_name, name), record in self.workloads.items():
+        for (node_name, name), record in news.items():
             if record is None:
                 connection.execute("DELETE FROM workloads WHERE node = ? AND name = ?", (node_name, name))
-            elif self._is_news(record.key, record):
+            else:
                 values = (node_name, name, record.model_dump_json())
                 connection.execute("INSERT OR REPLACE INTO workloads VALUES (?, ?, ?)", values)
         for (node_name, name), generation in self.generations.items():

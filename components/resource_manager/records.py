@@ -122,21 +122,24 @@ class WorkloadRecord(_Record):
         """Whether somebody asked for limits."""
         return self.desired is not None
 
-    def view(self) -> ResourceState:
+    @property
+    def shown(self) -> dict[str, object]:
         """What is published of it."""
-        return ResourceState(
-            node=self.node,
-            workload_id=self.name,
-            desired=self.desired,
-            actual=self.actual if self.actual_known else None,
-            sync_state=self.sync_state,
-            generation=self.generation if self.managed else 0,
-            reason=self.reason,
-            message=self.message,
-            last_failure=self.last_failure,
-            since=self.since,
-            revision=self.revision,
-        )
+        return {
+            "desired": self.desired,
+            "actual": self.actual if self.actual_known else None,
+            "sync_state": self.sync_state,
+            "generation": self.generation if self.managed else 0,
+            "reason": self.reason,
+            "message": self.message,
+            "last_failure": self.last_failure,
+            "since": self.since,
+            "revision": self.revision,
+        }
+
+    def view(self) -> ResourceState:
+        """The message that publishes it."""
+        return ResourceState.model_validate({"node": self.node, "workload_id": self.name, **self.shown})
 
 
 class Stage(StrEnum):

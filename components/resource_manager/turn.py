@@ -7,7 +7,7 @@ from typing import Any, Final
 from components.component import Instant, Output
 from components.presence import away
 from components.repeater import Repeater
-from components.resource_manager.capacity import capacity
+from components.resource_manager.capacity import allocated, capacity, share
 from components.resource_manager.ledger import Work
 from components.resource_manager.lifecycle import SyncEvent, transition
 from components.resource_manager.records import ActionRow, Key, NodeRecord, Stamp, WorkloadRecord
@@ -153,12 +153,15 @@ class Turn:
 
     def allocated(self, record: WorkloadRecord) -> Amount:
         """Room that a workload takes."""
-        return self.work.ledger.allocations.of(record, self.work.active_rows(record.key))
+        return allocated(record, self.work.active_rows(record.key))
 
     def room(self, node: NodeRecord) -> NodeCapacity:
         """The node's room as it is now, this turn's changes included."""
-        pairs = ((record, self.allocated(record)) for record in self.work.workloads_of(node.node))
-        return capacity(node, self.reserved(node), pairs)
+        work = self.work
+        changed = {
+            key: share(work.workload(key), work.active_rows(key)) for key in work.changed if key[0] == node.node
+        }
+        return capacity(node, self.reserved(node), *work.ledger.shares.of_node(node.node, changed))
 
     def newer(self, record: WorkloadRecord, stamp: Stamp) -> bool:
         """Whether an observation replaces what is known."""
@@ -183,7 +186,7 @@ class Turn:
             if record is None or record.dormant:
                 continue
             before = self._published.get(key) or self.work.ledger.workloads.get(key)
-            if before is None or before.dormant or before.view() != record.view():
+            if before is None or before.dormant or before.shown != record.shown:
                 self.publish(record)
         for name in sorted(self._touched):
             node = self.work.node(name)

@@ -8,6 +8,7 @@ import re
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any, Final, TextIO
 
 _about: contextvars.ContextVar[dict[str, str]] = contextvars.ContextVar("about")
@@ -30,15 +31,14 @@ def about(**fields: str | None) -> Iterator[None]:
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
     """What a line says, in order: time, level, text, whom it is about, and the `extra` of the call."""
-    time = datetime.fromtimestamp(record.created, UTC)
+    second, fraction = divmod(record.created, 1)
     fields: dict[str, Any] = {
-        "time": f"{time:%Y-%m-%dT%H:%M:%S}.{time.microsecond // 1000:03}Z",
+        "time": f"{_to_the_second(second)}.{int(fraction * 1000):03}Z",
         "level": record.levelname.lower(),
         "event": record.getMessage(),
         **_about.get({}),
     }
-    extra = {name: value for name, value in vars(record).items() if name not in _STANDARD}
-    fields.update({name: value for name, value in extra.items() if value is not None})
+    fields |= {name: value for name, value in vars(record).items() if name not in _STANDARD and value is not None}
     if record.exc_info:
         fields["error"] = logging.Formatter().formatException(record.exc_info)
     return fields
@@ -60,8 +60,17 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields_of(record), default=str, ensure_ascii=False)
 
 
+@lru_cache(maxsize=2)
+def _to_the_second(epoch_s: float) -> str:
+    return f"{datetime.fromtimestamp(epoch_s, UTC):%Y-%m-%dT%H:%M:%S}"
+
+
 def _quoted(value: Any) -> str:
-    text = value if isinstance(value, str) else str(value)
+    return _quoted_text(value if isinstance(value, str) else str(value))
+
+
+@lru_cache(maxsize=512)
+def _quoted_text(text: str) -> str:
     return text if _PLAIN.fullmatch(text) and text.isprintable() else json.dumps(text, ensure_ascii=False)
 
 
@@ -71,7 +80,9 @@ def start_logging(level: str = "info", *, as_json: bool = False, stream: TextIO 
         raise ValueError(f"{level!r} is no log level; allowed: {', '.join(LEVELS)}")
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else KeyValueFormatter())
-    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False  # nobody shows them
+    # Nobody shows threads, processes and source lines, so they are not looked up for each line.
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
+    logging._srcfile = None  # noqa: SLF001 # the way that the library's HOWTO names
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

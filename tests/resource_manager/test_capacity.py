@@ -1,14 +1,23 @@
 """Whether a request is granted follows from what the node has, what is kept, and what containers may become."""
 
-import pytest
+from collections.abc import Mapping
 
-from components.resource_manager.capacity import Allocations, allocated, capacity, judge
-from components.resource_manager.records import ActionRow, NodeRecord, Stage, WorkloadRecord
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.resource_manager.capacity import Share, Shares, allocated, capacity, judge, share
+from components.resource_manager.records import ActionRow, Key, NodeRecord, Stage, WorkloadRecord
 from schemas.enums import Reason
 from schemas.limits import Amount, Limits
 from schemas.resources import NodeCapacity
 
 NONE = Amount()
+NO_LIMITS = Limits()
+Change = tuple[int | None, int | None, bool] | None
+"""A workload's CPU limit, what an action reserves for it, and whether it runs; None: it is gone."""
+QUOTA = st.none() | st.integers(1, 9)
+CHANGES: st.SearchStrategy[Change] = st.none() | st.tuples(QUOTA, QUOTA, st.booleans())
 
 
 def amount(cpu: int = 0, memory: int = 0) -> Amount:
@@ -245,7 +254,11 @@ def test_the_published_view_sums_up_and_names_who_has_no_limit() -> None:
         record(name="stopped", actual=None, running=False),
     ]
 
-    view = capacity(node, amount(1000, 1024), [(one, allocated(one, [])) for one in containers])
+    shares = Shares()
+    for one in containers:
+        shares.put(one.key, share(one, []))
+
+    view = capacity(node, amount(1000, 1024), *shares.of_node("hpc-1", {}))
 
     assert view.total == amount(8000, 8192)
     assert view.allocated == amount(2000 + 300 + 100, 1024 + 100 + 50 + 10)
@@ -254,19 +267,44 @@ def test_the_published_view_sums_up_and_names_who_has_no_limit() -> None:
 
 
 def test_a_node_of_unknown_size_has_no_room() -> None:
-    view = capacity(NodeRecord(node="hpc-1"), NONE, [(record(actual=limits(100, 100)), amount(100, 100))])
+    view = capacity(NodeRecord(node="hpc-1"), NONE, amount(100, 100), ())
 
     assert view.total == view.available == NONE
 
 
-def test_what_a_workload_takes_is_told_anew_when_its_record_or_a_row_changed() -> None:
-    allocations = Allocations()
-    small, large = record(actual=limits(100, 100)), record(actual=limits(200, 100))
-    rising, higher = (row(Stage.RESERVED, limits(cpu, 100), limits(100, 100)) for cpu in (300, 400))
+@given(st.lists(st.tuples(st.integers(0, 4), CHANGES), max_size=30), st.integers(0, 30))
+def test_the_kept_sums_are_those_of_all_workloads(steps: list[tuple[int, Change]], kept: int) -> None:
+    """The first changes are committed; those after them belong to a turn that is not."""
+    shares = Shares()
+    present: dict[Key, Share] = {}
+    for number, change in steps[:kept]:
+        present["hpc-1", f"w{number}"] = made(change)
+        shares.put(("hpc-1", f"w{number}"), made(change))
+    turn = {("hpc-1", f"w{number}"): made(change) for number, change in steps[kept:]}
+    committed = total(present)
 
-    assert allocations.of(small, []) == amount(100, 100)
-    assert allocations.of(small, []) is allocations.of(small, []), "not computed anew"
-    assert allocations.of(small, [rising]) == amount(300, 100)
-    assert allocations.of(small, [higher]) == amount(400, 100)
-    assert allocations.of(small, []) == amount(100, 100)
-    assert allocations.of(large, []) == amount(200, 100)
+    assert shares.of_node("hpc-1", turn) == total(present | turn)
+    assert shares.of_node("hpc-1", {}) == committed, "a turn that was not kept left a trace"
+    assert shares.of_node("hpc-2", {}) == (NONE, ())
+
+
+def made(change: Change) -> Share:
+    if change is None:
+        return share(None, [])
+    cpu, target, running = change
+    rows = [] if target is None else [row(Stage.RESERVED, limits(target, 100), NO_LIMITS)]
+    return share(record(actual=limits(cpu, 100), usage=amount(7, 7), running=running), rows)
+
+
+def total(shares: Mapping[Key, Share]) -> tuple[Amount, tuple[str, ...]]:
+    taken = amount(sum(each.cpu for each in shares.values()), sum(each.memory for each in shares.values()))
+    return taken, tuple(sorted(name for (_, name), each in shares.items() if each.unlimited))
+
+
+def test_what_a_workload_takes_follows_its_record_and_its_rows() -> None:
+    rising = row(Stage.RESERVED, limits(300, 100), limits(100, 100))
+
+    assert share(None, [rising]) == (0, 0, False)
+    assert share(record(actual=limits(100, 100)), []) == (100, 100, False)
+    assert share(record(actual=limits(100, 100)), [rising]) == (300, 100, False)
+    assert share(record(actual=limits(None, 100), usage=amount(30, 10)), []) == (30, 100, True)

@@ -20,9 +20,9 @@ def _said_before_kept() -> Iterator[Patch]:
     """Actions are answered from memory; they reach the disk with a later turn, or never."""
     before = Work.write
 
-    def write(self: Work, connection: Any) -> None:
+    def write(self: Work, connection: Any, news: Any) -> None:
         kept, self.rows = self.rows, {}
-        before(self, connection)
+        before(self, connection, news)
         self.rows = kept
 
     yield Work, "write", write
