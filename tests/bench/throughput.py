@@ -22,7 +22,8 @@ from tests.bench.scale import Progress, Scale
 from tests.system.foreign import ForeignClient
 
 COMPONENTS: Final = ("resource_manager", "action_controller")
-ROLES: Final = (Role.CLI, Role.ACTION_CONTROLLER, Role.RESOURCE_MANAGER, Role.NODE_AGENT)
+ROLES: Final = (Role.ACTION_CONTROLLER, Role.RESOURCE_MANAGER, Role.NODE_AGENT, Role.CLI)
+"""The one who may send a message is taken for its sender; a command may send several, so it comes last."""
 WORKLOADS: Final = 5
 AT_ONCE: Final = 100
 """Actions under way; each is on a workload of its own."""
