@@ -201,7 +201,7 @@ def _back(port: int) -> None:
         _await_use(client, since)
 
 
-def _await_use(client: Bystander, since: int) -> None:
+def _await_use(client: ForeignClient, since: int) -> None:
     """Policy asks what the container uses; it must have been told."""
 
     def used(body: Body) -> bool:
