@@ -19,7 +19,7 @@ from components.shell.logs import about
 from components.shell.status import OwnStatus
 from schemas.codec import HEAD_BYTES, BadRequest, Cleared, Decoded, Frame, Malformed, clear, decode, encode
 from schemas.enums import ConnectionState
-from schemas.message import Message, Reply, Request, Wire
+from schemas.message import Message, Wire
 from schemas.operations import RejectReason
 from schemas.topics import may_be_retained
 
@@ -128,11 +128,10 @@ class Dispatcher:
     def publish(self, outputs: Iterable[Output]) -> None:
         """Send messages, begin calls. What cannot be sent is logged and counted, never fatal.
 
-        What somebody waits for goes first, and the log is written when all has gone: both would add to the time
-        of each step of the chain.
+        The log is written when all has gone, since it would add to the time of each step of the chain.
         """
         gone: list[tuple[Message, str]] = []
-        for output in sorted(outputs, key=_nobody_waits_for):
+        for output in outputs:
             try:
                 if isinstance(output, Call):
                     self._submit(output)
@@ -261,10 +260,6 @@ def _action_of(item: object) -> str | None:
         return None
     action_id = getattr(item, "action_id", None)
     return action_id if isinstance(action_id, str) else None
-
-
-def _nobody_waits_for(output: Output) -> bool:
-    return not isinstance(output, Request | Reply)
 
 
 def _log_sent(message: Message, topic: str) -> None:
