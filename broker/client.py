@@ -214,16 +214,29 @@ class MqttBus:
     def _write_head(self, connection: Connection, frame: Frame) -> None:
         if self._packet_max is not None and packet_size(frame) > self._packet_max:
             # Queued while the limit was unknown. Sent, it would end this connection and each one after it.
-            log.error("dropped %d bytes for %s, above the broker's limit", packet_size(frame), frame.topic)
-            self.counts.dropped_out += 1
-            self._outbox.discard_head()
+            self._drop_head(
+                frame, f"{packet_size(frame)} bytes are above the broker's limit of {self._packet_max}"
+            )
             return
-        self._outbox.sent(connection.send(frame))
+        try:
+            packet_id = connection.send(frame)
+        except ValueError as error:  # nothing that `check_frame` lets through; kept, it would come up for ever
+            self._drop_head(frame, str(error))
+            return
+        self._outbox.sent(packet_id)
         self.counts.published += not frame.qos
+
+    def _drop_head(self, frame: Frame, why: str) -> None:
+        log.error("dropped a message for %s, which can never be sent: %s", frame.topic, why)
+        self.counts.dropped_out += 1
+        self._outbox.discard_head()
 
     @contextmanager
     def _writing(self, connection: Connection) -> Iterator[None]:
-        """Whatever goes wrong costs the connection, not the caller; its frames are queued again."""
+        """Whatever goes wrong costs the connection, not the caller; its frames are queued again.
+
+        The caller is a component's worker, which a bug in paho or here would otherwise end.
+        """
         try:
             yield
         except Exception:

@@ -1,6 +1,7 @@
 """The arithmetic of room: what is allocated, what is available, and whether a change may be granted.
 
-available = total - allocated - reserved, for CPU and memory apart, per node. Pure functions of records.
+available = total - allocated - reserved, for CPU and memory apart, per node. Pure functions of records, and
+the sums that they add up to.
 """
 
 from collections import defaultdict
@@ -92,10 +93,12 @@ class Shares:
         (self._unlimited[node].add if new.unlimited else self._unlimited[node].discard)(name)
         if new != NO_SHARE:
             self._shares[key] = new
+        if self._taken[node] == Amount() and not self._unlimited[node]:
+            del self._taken[node], self._unlimited[node]  # nodes come and go
 
     def of_node(self, node: str, changed: Mapping[Key, Share]) -> tuple[Amount, tuple[str, ...]]:
         """What a node's workloads take together, and the unlimited ones, if some took what `changed` says."""
-        taken, unlimited = self._taken[node], self._unlimited[node]
+        taken, unlimited = self._taken.get(node, Amount()), self._unlimited.get(node, set())
         for key, new in changed.items():
             taken = _instead(taken, self._shares.get(key, NO_SHARE), new)
             unlimited = unlimited | {key[1]} if new.unlimited else unlimited - {key[1]}

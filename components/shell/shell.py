@@ -177,9 +177,6 @@ class Shell:
             self._last_samples = request.answer.result(SAMPLES_WAIT_S)
         except TimeoutError:
             _log.debug("busy, metrics of last time are given", extra={"component": self.name})
-        except Exception:
-            _log.exception("metrics cannot be read", extra={"component": self.name})
-            self._last_samples = []  # old values for ever would be a lie; Prometheus shows a gap
         return self._last_samples
 
     def start(self) -> None:
@@ -279,12 +276,14 @@ class Shell:
 
     def _sample(self, request: _SampleRequest) -> None:
         try:
-            request.answer.set_result(list(request.of.samples()))
-        except Exception as error:
-            request.answer.set_exception(error)
+            found = list(request.of.samples())
+        except Exception:
+            _log.exception("metrics cannot be read")
+            found = []  # the values of last time would be a lie; Prometheus shows a gap
+        request.answer.set_result(found)
 
     def _end(self) -> None:
-        """Say goodbye, disconnect, let go."""
+        """Say goodbye, disconnect, let go: each in any case, since nobody is left to raise to."""
         self._calls.stop()
         self._status.state = ConnectionState.DISCONNECTED
         for step in (self._say_goodbye, self._component.close):

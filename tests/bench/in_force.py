@@ -109,8 +109,10 @@ def _measure(podman: PrivatePodman, port: int, scale: Scale, progress: Progress)
     rest = BareRest(podman.socket)
     quota = os.open(box.directory("cpu") / _quota_file(box), os.O_RDONLY)
     taken = Taken()
-    _back(port)
-    for number in progress.each(range(scale.of(150, short=25)), "event to in force"):
+    with ForeignClient(port) as client:
+        client.state(NODE, ECU, lambda body: "actual" in body)
+        _await_use(client, client.mark())
+    for number in progress.each(range(scale.of(150, short=5)), "event to in force"):
         with ForeignClient(port, subscribe=("perf/outcome",)) as client:
             time.sleep(REST_S)
             taken.bare.append(rest.update(box.id, _limits(FEW_CPU + UNDER_THE_TOLERANCE)))
@@ -121,7 +123,7 @@ def _measure(podman: PrivatePodman, port: int, scale: Scale, progress: Progress)
             time.sleep(REST_S)
             _one_scaling(client, quota, taken)
         _back(port)
-    for _ in progress.each(range(scale.of(30, short=6)), "hop by hop"):
+    for _ in progress.each(range(scale.of(30, short=2)), "hop by hop"):
         with Bystander(port) as bystander:
             _hops(bystander, quota, taken)
         _back(port)
@@ -193,9 +195,10 @@ class QuotaWatcher:
 def _back(port: int) -> None:
     """Healthy again, and small again, ready for the next round."""
     with ForeignClient(port) as client:
-        client.state(NODE, ECU, lambda body: "actual" in body)
+        client.state(NODE, ECU, lambda body: "actual" in body)  # by then it hears
         since = client.mark()
         client.say(f"metrics/{NODE}/app/{ECU}", {"latency_ms": 20})
+        client.await_message("perf/recovered", since=since)
         told = client.final(client.scale(NODE, ECU, target={"cpu_limit": FEW_CPU // 100}))
         assert told["outcome"] == "COMPLETED", told
         _await_use(client, since)

@@ -15,6 +15,7 @@ import pytest
 
 from broker import client as broker_client
 from broker.bus import Identity, Subscription
+from broker.connection import Connection
 from broker.options import BrokerOptions
 from schemas.codec import Frame
 from tests.broker.proxy import PUBLISH
@@ -149,6 +150,45 @@ class TestNetworkThread:
         finally:
             os.kill(broker.pid, signal.SIGCONT)
         listener.wait(lambda: len(listener.messages) == 10)
+
+
+class TestWhatCannotBeWritten:
+    def test_a_frame_that_paho_refuses_is_dropped_and_counted_and_the_next_goes_out(
+        self, broker: RunningBroker, started: Started, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send = Connection.send
+
+        def refusing(self: Connection, frame: Frame) -> int:
+            if frame.payload == b"bad":
+                raise ValueError("no such packet")
+            return send(self, frame)
+
+        monkeypatch.setattr(Connection, "send", refusing)
+        client = started.client(broker, UNIT)
+        client.wait_connected()
+        for payload in (b"bad", b"good"):
+            client.bus.publish(Frame("t", payload))
+        client.wait(lambda: ("t", b"good") in client.messages)
+        assert client.bus.counts.dropped_out == 1
+        assert len(client.connections) == 1
+
+    def test_a_bug_costs_the_connection_but_neither_the_caller_nor_the_frame(
+        self, broker: RunningBroker, started: Started, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        send, bugs = Connection.send, [RuntimeError("a bug")]
+
+        def failing(self: Connection, frame: Frame) -> int:
+            if frame.topic == "t" and bugs:
+                raise bugs.pop()
+            return send(self, frame)
+
+        monkeypatch.setattr(Connection, "send", failing)
+        client = started.client(broker, UNIT)
+        client.wait_connected()
+        client.bus.publish(Frame("t", b"kept"))
+        client.wait(lambda: ("t", b"kept") in client.messages)
+        assert client.bus.counts.dropped_out == 0
+        assert len(client.connections) == 2
 
 
 class TestTwoInstances:

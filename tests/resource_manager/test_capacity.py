@@ -288,6 +288,16 @@ def test_the_kept_sums_are_those_of_all_workloads(steps: list[tuple[int, Change]
     assert shares.of_node("hpc-2", {}) == (NONE, ())
 
 
+def test_nothing_is_kept_of_a_node_whose_workloads_are_gone() -> None:
+    shares = Shares()
+    shares.put(("hpc-1", "cam"), share(record(actual=limits(None, 100)), []))
+    shares.put(("hpc-1", "cam"), share(None, []))
+
+    assert shares.of_node("hpc-1", {}) == (NONE, ())
+    assert not shares._taken
+    assert not shares._unlimited
+
+
 def made(change: Change) -> Share:
     if change is None:
         return share(None, [])

@@ -1,5 +1,6 @@
 """One message out of the inbox: handled, answered, acknowledged, whatever happens."""
 
+import logging
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -7,10 +8,11 @@ import pytest
 
 from components.component import Call, Output
 from schemas.codec import BadRequest, Cleared, Frame
-from schemas.enums import Reason
+from schemas.enums import Phase, Reason, TaskState
 from schemas.message import Wire
 from schemas.operations import DeadLetter, RejectReason
-from schemas.resources import NodeCapacity, ResourceState, ValidateReply, ValidateRequest
+from schemas.resources import DesiredReply, NodeCapacity, ResourceState, ValidateReply, ValidateRequest
+from schemas.scaling import ScalingStatus
 from tests.shell.bench import BOOT_ID, VALIDATE, Bench, capacity_of
 from tests.shell.doubles import Probe, delivery
 
@@ -43,6 +45,32 @@ def test_the_answer_is_published_before_the_request_is_acknowledged() -> None:
 
     assert [type(one) for one in bench.bus.log] == [Frame, type(request)]
     assert bench.bus.acked == [request]
+
+
+def test_what_is_said_of_an_action_is_logged_once_all_of_it_has_gone(caplog: pytest.LogCaptureFixture) -> None:
+    def decide(item: object) -> Iterable[Output]:
+        return [DesiredReply(in_reply_to="r", success=True), status_of("a-1"), capacity_of(), status_of("a-1")]
+
+    class Noting(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            lines.append((getattr(record, "topic", ""), len(bench.bus.frames)))
+
+    bench, lines = Bench(Probe(on_handle=decide)), list[tuple[str, int]]()
+    noting = Noting()
+    logging.getLogger().addHandler(noting)
+    try:
+        with caplog.at_level(logging.INFO):
+            bench.dispatcher.returned("anything")
+    finally:
+        logging.getLogger().removeHandler(noting)
+
+    assert lines == [("scaling/status", 4), ("scaling/status", 4)]
+
+
+def status_of(action_id: str) -> ScalingStatus:
+    return ScalingStatus(
+        action_id=action_id, node="n", workload_id="w", state=TaskState.RUNNING, phase=Phase.VALIDATING
+    )
 
 
 def test_what_the_author_left_out_is_stamped_and_what_he_wrote_is_kept() -> None:

@@ -8,11 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.shell.logs import about, start_logging
+from components.shell.logs import about, fields_of, start_logging
 
 
 @pytest.fixture(autouse=True)
-def _root_logger_as_before() -> Iterator[None]:
+def _logging_as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    for setting in ("_srcfile", "logThreads", "logProcesses", "logMultiprocessing"):
+        monkeypatch.setattr(logging, setting, getattr(logging, setting))
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     yield
@@ -35,6 +37,20 @@ def test_a_line_is_key_value_with_utc_time_and_the_action_it_is_about() -> None:
     line = stream.getvalue()
     assert re.match(r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z level=info ", line)
     assert line.endswith('event="sent it" component=action_controller action_id=a-1 topic=scaling/status\n')
+
+
+@pytest.mark.parametrize(
+    ("epoch_s", "told"),
+    [
+        (1_700_000_000.0, "2023-11-14T22:13:20.000Z"),
+        (1_700_000_000.75, "2023-11-14T22:13:20.750Z"),
+        (1_700_000_001.0625, "2023-11-14T22:13:21.062Z"),
+    ],
+)
+def test_the_time_of_a_line_is_utc_to_the_millisecond(epoch_s: float, told: str) -> None:
+    record = logging.makeLogRecord({"created": epoch_s, "msg": "x"})
+
+    assert fields_of(record)["time"] == told
 
 
 def test_a_line_stays_a_line_when_values_hold_line_ends_quotes_or_an_exception() -> None:

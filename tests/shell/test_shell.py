@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import pytest
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
@@ -12,7 +13,7 @@ from broker.bus import BusEvent, Disconnected, Identity, Subscription
 from components.component import Call, CallFailed, Output
 from components.shell.inbox import Inbox
 from components.shell.shell import Shell, client_id_of
-from schemas.codec import decode
+from schemas.codec import Frame, decode
 from schemas.enums import ConnectionState
 from schemas.operations import ComponentStatus
 from schemas.resources import ValidateRequest
@@ -284,6 +285,17 @@ class ObservableProbe(Probe):
     def samples(self) -> list[Metric]:
         self.sampled_in = threading.current_thread().name
         return [GaugeMetricFamily("piriscale_test", "A test", value=3.0)]
+
+
+def test_a_goodbye_that_fails_keeps_no_component_from_being_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running(Probe()) as stage:
+
+        def broken(_last: Frame | None = None) -> None:
+            raise OSError("the socket is gone")
+
+        monkeypatch.setattr(stage.bus, "stop", broken)
+
+    assert stage.probe.closed == 1
 
 
 def test_metrics_of_a_component_are_read_by_its_own_worker() -> None:
