@@ -259,6 +259,11 @@ def _record(turn: Turn, request: DesiredRequest) -> dict[str, Any]:
         text = f"target {asked.asked} is not what was reserved, {row.target.asked}"
         close(turn, row, Verdict.FAILED, Reason.INVALID_TARGET, text)
         return {"success": False, "reason": Reason.INVALID_TARGET, "message": text, "verdict": Verdict.FAILED}
+    late = fits(turn, record, row.target) if record.withheld else None
+    if late is not None:
+        # Recorded, its other limits count again. They were not reserved, and others took their room meanwhile.
+        close(turn, row, None, Reason.EXPIRED, late.message)
+        return {"success": False, "reason": Reason.EXPIRED, "message": late.message}
     node = turn.work.node(row.node)
     unsupported = node.unsupported if node else {}
     for name in set(request.target.asked) & set(unsupported):

@@ -180,6 +180,27 @@ def test_what_waits_for_room_is_not_scaled_to_what_does_not_fit(bench: Bench) ->
     assert bench.validate("a-4", "cam", memory=1100).reason is Reason.INSUFFICIENT_CPU, "the whole desired counts"
 
 
+def test_limits_that_waited_for_room_come_back_with_an_action_only_if_they_still_fit(bench: Bench) -> None:
+    bench.scaled("a-1", cpu_limit=4000, memory_limit=8000)
+    vanish(bench)
+    bench.after(HOLD_S + 1)
+    bench.scaled("a-2", "nav", cpu_limit=4500)
+    bench.snapshot(
+        container("cam", runtime_id="cam-id-2", started_at=9),
+        container("nav", 4500, 2048),
+        trigger=SnapshotTrigger.CONTAINER,
+    )
+    assert bench.validate("a-3", "cam", cpu=2500).allowed, "its 8000Mi of before would fit, but are not reserved"
+    bench.scaled("a-4", "nav", memory_limit=10_000)
+
+    refused = bench.record("a-3", cpu_limit=2500)
+
+    assert (refused.success, refused.reason) == (False, Reason.EXPIRED)
+    assert bench.validate("a-3", "cam", cpu=2500, attempt=2).reason is Reason.INSUFFICIENT_MEMORY
+    room = bench.capacity()
+    assert room.allocated.memory + room.reserved.memory <= room.total.memory
+
+
 def test_a_failed_action_on_what_waited_for_room_goes_back_to_what_was_in_force(bench: Bench) -> None:
     returned_without_room(bench)
     recorded = bench.recorded("a-3", "cam", cpu_limit=2500)
