@@ -112,6 +112,8 @@ class ResourceManager:
     def connected(self, now: Instant) -> list[Output]:
         """Say everything retained again, repeat what is open, and ask every agent what runs."""
         out: list[Output] = [r.view() for r in self._ledger.workloads.values() if not r.dormant]
+        gone = (r.key for r in self._ledger.workloads.values() if r.dormant)
+        self._live.cleared |= dict.fromkeys(gone, now.monotonic)  # the echo may have waited for this connection
         with self._turn(now) as turn:
             self._live.capacities.clear()
             for node in self._ledger.nodes:

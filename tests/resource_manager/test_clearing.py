@@ -1,9 +1,11 @@
 """People delete retained topics: a workload is released, a node forgotten. Our own deletions are no such wish."""
 
+from pathlib import Path
+
 import pytest
 
 from schemas.codec import Cleared
-from schemas.enums import ConnectionState, Reason, SyncState, Verdict
+from schemas.enums import ConnectionState, Reason, SnapshotTrigger, SyncState, Verdict
 from schemas.limits import Limits
 from schemas.node import NodeInfo
 from schemas.resources import (
@@ -47,6 +49,26 @@ def test_a_release_ends_the_reconcile_under_way(bench: Bench) -> None:
     assert bench.reconciled(sent).verdict is Verdict.FAILED
     bench.after(60)
     assert bench.heard(Reconcile) == []
+
+
+def test_the_echo_of_our_own_deletion_from_before_a_restart_releases_nothing(tmp_path: Path) -> None:
+    bench = Bench(tmp_path / "ledger.sqlite3")
+    bench.info()
+    bench.snapshot(CAM, NAV)
+    bench.scaled(cpu_limit=2500)
+    bench.snapshot(NAV, trigger=SnapshotTrigger.CONTAINER)
+    bench.after(301)
+    assert STATE_OF_CAM in bench.said
+    bench.reopen()
+    bench.snapshot(container("cam", runtime_id="cam-id-2", started_at=9), NAV, trigger=SnapshotTrigger.CONTAINER)
+
+    bench.hear(STATE_OF_CAM)
+
+    assert bench.state().desired == Limits(cpu_limit=2500)
+    bench.after(61)
+    bench.hear(STATE_OF_CAM)
+    assert bench.state().desired is None, "so late it is a person's"
+    bench.manager.close()
 
 
 @pytest.mark.parametrize("how_far", ["reserved", "recorded", "failed and held"])
