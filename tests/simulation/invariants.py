@@ -188,6 +188,7 @@ class Monitor(Watcher, Witness):
     def _reservations_end(self, process: Process) -> None:
         """Invariant 9."""
         if self.system.storage_broken:
+            self._leases.clear()  # that a reservation ended cannot be written down
             return
         now = self.system.world.now
         lease = self.system.settings.resource_manager.lease_s

@@ -144,6 +144,9 @@ class Kernel:
         if truth is not None:
             truth.running = True
             truth.limits, truth.ours = truth.born_with, {}
+            most = truth.limits.memory_limit
+            if most is not None and truth.usage.memory > most:  # its memory begins anew, and never exceeds a limit
+                truth.usage = Amount(cpu=truth.usage.cpu, memory=most)
             truth.started_at = int(self.world.now * 1000) + 1
             self._told()
 

@@ -48,13 +48,15 @@ class Spoken:
             self._on_disk(once(frame.topic, frame.payload))
         elif frame.topic == "perf/outcome":
             outcome = once(frame.topic, frame.payload)
-            if isinstance(outcome, PerfOutcome) and outcome.event_id not in self.excused:
-                self._one_outcome(outcome)
+            if isinstance(outcome, PerfOutcome):
+                self._excuse_unwritten(process, outcome.event_id, outcome.reason)
+                if outcome.event_id not in self.excused:
+                    self._one_outcome(outcome)
         elif frame.topic == "scaling/status":
             status = once(frame.topic, frame.payload)
             if isinstance(status, ScalingStatus):
                 self.heard_of.add(status.action_id)
-                self._excuse_unwritten(process, status)
+                self._excuse_unwritten(process, status.action_id, status.reason if status.final else None)
                 if status.action_id not in self.excused:
                     self._one_final(status)
 
@@ -65,13 +67,16 @@ class Spoken:
             text = f"{outcome.event_id}: {known.outcome} {known.reason}, then {outcome.outcome} {outcome.reason}"
             self._fail("7 (one outcome)", text)
 
-    def _excuse_unwritten(self, process: Process, status: ScalingStatus) -> None:
-        """A refusal because nothing can be written down is itself not written down: a crash forgets it."""
+    def _excuse_unwritten(self, process: Process, about: str, reason: Reason | None) -> None:
+        """An ending because nothing can be written down is itself not written down: a crash forgets it.
+
+        `about` is an action or an event; `reason` that of its ending.
+        """
         life = (id(process), process.life)
-        if self._unwritten.get(status.action_id, life) != life:
-            self.excused.add(status.action_id)
-        if status.final and status.reason is Reason.STORAGE_ERROR:
-            self._unwritten.setdefault(status.action_id, life)
+        if self._unwritten.get(about, life) != life:
+            self.excused.add(about)
+        if reason is Reason.STORAGE_ERROR:
+            self._unwritten.setdefault(about, life)
 
     def _on_disk(self, reply: object) -> None:
         """Invariant 1, second half: a grant is on disk before it is said."""
