@@ -15,6 +15,8 @@ import msgpack
 
 from broker.plain import PlainClient
 
+STORY_MAX = 6000
+"""Characters of what was heard that a failure tells."""
 Body = dict[str, Any]
 Wanted = Callable[[Body], bool]
 _numbers = itertools.count(1)
@@ -124,7 +126,8 @@ class ForeignClient(PlainClient):
                     return one.body
             left = end - time.monotonic()
             assert left > 0, (
-                f"nothing such on {topic} within {timeout_s} s; heard: {self.heard(topic, since)[-5:]}"
+                f"nothing such on {topic} within {timeout_s} s; heard there: {self.heard(topic, since)[-5:]}; "
+                f"last of all:\n{self.story(since)[-STORY_MAX:]}"
             )
             with self._news:
                 self._news.wait(min(left, 0.2))
