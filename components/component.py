@@ -80,7 +80,7 @@ class Component(Protocol):
         """Answer a message whose handling keeps failing; None: it goes to the dead letters."""
 
     def tick(self, now: Instant) -> list[Output]:
-        """Do what is due. Called about every 50 ms."""
+        """Do what is due. Called about every 50 ms while messages arrive, down to every 250 ms while none do."""
 
     def close(self) -> None:
         """Release files. Called once, last."""

@@ -17,6 +17,7 @@ from components.shell.counters import Counters
 from components.shell.dispatch import Clock, Dispatcher, clock
 from components.shell.inbox import Inbox, Posted, Returned
 from components.shell.logs import about
+from components.shell.pace import TICK_S, Pace
 from components.shell.status import OwnStatus
 from schemas.codec import Frame, encode
 from schemas.enums import ConnectionState
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-TICK_S: Final = 0.05
 STALLED_S: Final = 10.0
 """A worker that has not come round for so long is unhealthy."""
 CALLS_DRAIN_S: Final = 2.0
@@ -216,16 +216,17 @@ class Shell:
             self._end()
 
     def _work(self) -> None:
-        next_tick = time.monotonic()
+        pace = Pace(time.monotonic())
         while not self._stopping:
-            item = self._inbox.take(next_tick - time.monotonic())
+            item = self._inbox.take(pace.next_at - time.monotonic())
             if item is not None:
                 self._take(item)
+                pace.busy(time.monotonic())
             self._came_round = time.monotonic()
-            if self._came_round >= next_tick:
+            if self._came_round >= pace.next_at:
                 self._dispatcher.tick()
                 self._heed_denial(self._came_round)
-                next_tick = self._came_round + TICK_S
+                pace.ticked(self._came_round)
 
     def _take(self, item: object) -> None:
         match item:
