@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from components.node_agent.podman.private import PrivatePodman
 from tests.bench.baselines import BareRest, update_by_command
+from tests.bench.floor import Floor, chain_of
 from tests.bench.report import Report, quantile
 from tests.bench.scale import Progress, Scale
 from tests.fixtures.broker import running_broker
@@ -65,6 +66,7 @@ class Taken:
     """Seconds, round by round."""
 
     bare: list[float] = field(default_factory=list)
+    floor: list[float] = field(default_factory=list)
     command: list[float] = field(default_factory=list)
     in_force: list[float] = field(default_factory=list)
     verified: list[float] = field(default_factory=list)
@@ -109,20 +111,27 @@ def _measure(podman: PrivatePodman, port: int, scale: Scale, progress: Progress)
     rest = BareRest(podman.socket)
     quota = os.open(box.directory("cpu") / _quota_file(box), os.O_RDONLY)
     taken = Taken()
-    with ForeignClient(port) as client:
-        client.state(NODE, ECU, lambda body: "actual" in body)
-        _await_use(client, client.mark())
-    for number in progress.each(range(scale.of(150, short=5)), "event to in force"):
-        with ForeignClient(port, subscribe=("perf/outcome",)) as client:
-            time.sleep(REST_S)
-            taken.bare.append(rest.update(box.id, _limits(FEW_CPU + UNDER_THE_TOLERANCE)))
-            if number % COMMAND_EVERY == 0:
+    with Bystander(port) as bystander:
+        bystander.state(NODE, ECU, lambda body: "actual" in body)
+        _await_use(bystander, bystander.mark())
+        since = bystander.mark()
+        _hops(bystander, quota, Taken())  # the first of all is not counted
+        chain = chain_of(bystander.order(since), f"metrics/{NODE}/app/{ECU}", f"node/{NODE}/update")
+    _back(port)
+    with Floor(port, chain) as floor:
+        for number in progress.each(range(scale.of(150, short=5)), "event to in force"):
+            with ForeignClient(port, subscribe=("perf/outcome",)) as client:
                 time.sleep(REST_S)
-                taken.command.append(update_by_command(podman, box.name, FEW_CPU - UNDER_THE_TOLERANCE))
-            rest.update(box.id, _limits(FEW_CPU))
-            time.sleep(REST_S)
-            _one_scaling(client, quota, taken)
-        _back(port)
+                taken.floor.append(_at_least(floor, rest, box))
+                time.sleep(REST_S)
+                taken.bare.append(rest.update(box.id, _limits(FEW_CPU + UNDER_THE_TOLERANCE)))
+                if number % COMMAND_EVERY == 0:
+                    time.sleep(REST_S)
+                    taken.command.append(update_by_command(podman, box.name, FEW_CPU - UNDER_THE_TOLERANCE))
+                rest.update(box.id, _limits(FEW_CPU))
+                time.sleep(REST_S)
+                _one_scaling(client, quota, taken)
+            _back(port)
     for _ in progress.each(range(scale.of(30, short=2)), "hop by hop"):
         with Bystander(port) as bystander:
             _hops(bystander, quota, taken)
@@ -130,6 +139,13 @@ def _measure(podman: PrivatePodman, port: int, scale: Scale, progress: Progress)
     os.close(quota)
     rest.close()
     return taken
+
+
+def _at_least(floor: Floor, rest: BareRest, box: Box) -> float:
+    began = time.perf_counter()
+    floor.pass_on()
+    rest.update(box.id, _limits(FEW_CPU - UNDER_THE_TOLERANCE))
+    return time.perf_counter() - began
 
 
 def _limits(quota_us: int) -> dict[str, Any]:
@@ -225,6 +241,13 @@ def _figures(report: Report, taken: Taken) -> None:
         baseline=quantile(taken.command, 0.5) * ms,
         most=0.4,
     )
+    report.add(
+        "metric → in force, p50, against bare paho clients and a REST update",
+        quantile(taken.in_force, 0.5) * ms,
+        "ms",
+        baseline=quantile(taken.floor, 0.5) * ms,
+    )
+    report.add("bare paho clients and a REST update, p50", quantile(taken.floor, 0.5) * ms, "ms", baseline=bare50)
     report.add("metric → verified and told, p50", quantile(taken.verified, 0.5) * ms, "ms", baseline=bare50)
     for hop, seconds in taken.hops.items():
         report.add(f"  {hop}", quantile(seconds, 0.5) * ms, "ms", baseline=bare50)

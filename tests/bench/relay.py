@@ -16,13 +16,15 @@ from types import TracebackType
 from typing import Any, Self
 
 from paho.mqtt.client import Client, MQTTMessage
-from paho.mqtt.enums import CallbackAPIVersion
+from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 
 from schemas.topics import Role, Topic, lookup
 
 NUMBER_BYTES = 8
 """Each message begins with the number of its scaling."""
 PREFIX = "relay/"
+PREFIX_5 = "relay5/"
+"""For the relay that speaks MQTT 5, as the components do; beside the other one."""
 
 Rules = dict[str, dict[str, list[tuple[str, int]]]]
 """Role → topic it hears → messages it says then, each with its size in bytes; empty: it only hears it."""
@@ -68,14 +70,16 @@ def known(address: str) -> Topic:
 class Relay(AbstractContextManager["Relay"]):
     """One process a role, as the components are."""
 
-    def __init__(self, port: int, rules: Rules) -> None:
+    def __init__(self, port: int, rules: Rules, prefix: str = PREFIX) -> None:
         self._port = port
         self._rules = rules
+        self._prefix = prefix
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
 
     def __enter__(self) -> Self:
         for role, own in self._rules.items():
-            command = [sys.executable, "-m", "tests.bench.relay", str(self._port), role, json.dumps(own)]
+            command = [sys.executable, "-m", "tests.bench.relay", str(self._port), self._prefix, role]
+            command.append(json.dumps(own))
             self.processes[role] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
         for process in self.processes.values():
             assert process.stdout is not None
@@ -97,18 +101,19 @@ def no_delay(_client: Client, _data: Any, opened: Any) -> None:
     opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
-def main(port: str, role: str, rules: str) -> None:
+def main(port: str, prefix: str, role: str, rules: str) -> None:
     """Pass on, until SIGTERM."""
     said: dict[str, list[tuple[str, int]]] = json.loads(rules)
 
     def pass_on(client: Client, _data: Any, message: MQTTMessage) -> None:
-        for topic, size in said[message.topic[len(PREFIX) :]]:
-            client.publish(PREFIX + topic, message.payload[:NUMBER_BYTES].ljust(size, b"."), 1)
+        for topic, size in said[message.topic[len(prefix) :]]:
+            client.publish(prefix + topic, message.payload[:NUMBER_BYTES].ljust(size, b"."), 1)
 
     def subscribe(client: Client, *_: Any) -> None:
-        client.subscribe([(PREFIX + topic, 1) for topic in said])
+        client.subscribe([(prefix + topic, 1) for topic in said])
 
-    client = Client(CallbackAPIVersion.VERSION2, f"relay-{role}")
+    protocol = MQTTProtocolVersion.MQTTv5 if prefix == PREFIX_5 else MQTTProtocolVersion.MQTTv311
+    client = Client(CallbackAPIVersion.VERSION2, f"{prefix[:-1]}-{role}", protocol=protocol)
     client.on_socket_open = no_delay
     client.on_message = pass_on
     client.on_connect = subscribe

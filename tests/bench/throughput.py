@@ -16,7 +16,7 @@ from schemas.topics import Role
 from tests.bench.agents import node_name
 from tests.bench.baselines import cpu_seconds
 from tests.bench.plant import Plant, plant
-from tests.bench.relay import NUMBER_BYTES, PREFIX, Relay, Rules, Seen, no_delay, rules_of
+from tests.bench.relay import NUMBER_BYTES, PREFIX, PREFIX_5, Relay, Rules, Seen, no_delay, rules_of
 from tests.bench.report import Report, quantile
 from tests.bench.scale import Progress, Scale
 from tests.system.foreign import ForeignClient
@@ -101,20 +101,26 @@ def run(scale: Scale, progress: Progress) -> Report:
             rules, last = _calibrate(client)
         at_once = min(AT_ONCE, nodes * WORKLOADS // 2)
         scaling, bare = chain(running, nodes, at_once, report.wrong), _bare(running, last, at_once)
+        bare_5 = _bare(running, last, at_once, PREFIX_5)
         rates: list[float] = []
         bare_rates: list[float] = []
-        with Relay(running.broker.port, rules) as relay:
-            before = _spent(running.processes), _spent(relay.processes)
-            for _ in progress.each(range(scale.of(3, short=1)), "chain and bare relay in turns"):
+        rates_5: list[float] = []
+        port = running.broker.port
+        with Relay(port, rules) as relay, Relay(port, rules, PREFIX_5) as relay_5:
+            every = (running.processes, relay.processes, relay_5.processes)
+            before = [_spent(processes) for processes in every]
+            for _ in progress.each(range(scale.of(3, short=1)), "chain and bare relays in turns"):
                 bare_rates.append(bare.run(count))
+                rates_5.append(bare_5.run(count))
                 rates.append(scaling.run(count))
-            spent, bare_spent = (
-                {name: now[name] - then[name] for name in now}
-                for now, then in zip((_spent(running.processes), _spent(relay.processes)), before, strict=True)
+            spent, bare_spent, spent_5 = (
+                {name: seconds - then[name] for name, seconds in _spent(processes).items()}
+                for processes, then in zip(every, before, strict=True)
             )
         _check(running, scaling, nodes, report)
     hops = sum(len(said) for role in rules.values() for said in role.values()) + 1
     report.add("actions a second", max(rates), "/s", baseline=max(bare_rates), least=0.5)
+    report.add("actions a second, against a relay that speaks MQTT 5", max(rates), "/s", baseline=max(rates_5))
     took = [end - scaling.begins[number] for number, end in scaling.ends]
     bare_took = [end - bare.begins[number] for number, end in bare.ends]
     for share in (0.5, 0.99):
@@ -127,6 +133,7 @@ def run(scale: Scale, progress: Progress) -> Report:
     for name, role in (("action_controller",) * 2, ("resource_manager",) * 2, ("agents", "node_agent")):
         each = 1000 / len(scaling.ends)
         report.add(f"CPU an action: {name}", spent[name] * each, "ms", baseline=bare_spent[role] * each)
+        report.add(f"  the same, MQTT 5: {name}", spent[name] * each, "ms", baseline=spent_5[role] * each)
     report.remarks.append(
         f"{nodes} nodes × {WORKLOADS} workloads; {hops} messages an action; baseline: the same "
         f"messages passed on by bare paho clients, one process a role; best of {len(rates)} turns of {count}"
@@ -179,14 +186,14 @@ def chain(running: Plant, nodes: int, at_once: int, wrong: list[str], workloads:
     return Driver(running.broker.port, at_once, publish, ended, "scaling/status")
 
 
-def _bare(running: Plant, last: str, at_once: int) -> Driver:
+def _bare(running: Plant, last: str, at_once: int, prefix: str = PREFIX) -> Driver:
     def publish(client: Client, number: int) -> None:
-        client.publish(f"{PREFIX}scaling/action/0", str(number).encode().ljust(NUMBER_BYTES).ljust(120, b"."), 1)
+        client.publish(f"{prefix}scaling/action/0", str(number).encode().ljust(NUMBER_BYTES).ljust(120, b"."), 1)
 
     def ended(message: MQTTMessage) -> int | None:
-        return int(message.payload[:NUMBER_BYTES]) if message.topic == PREFIX + last else None
+        return int(message.payload[:NUMBER_BYTES]) if message.topic == prefix + last else None
 
-    return Driver(running.broker.port, at_once, publish, ended, f"{PREFIX}scaling/status/+")
+    return Driver(running.broker.port, at_once, publish, ended, f"{prefix}scaling/status/+")
 
 
 def _check(running: Plant, scaling: Driver, nodes: int, report: Report) -> None:
