@@ -48,6 +48,8 @@ class Task:
     """Actions in the order in which they were accepted, from 1; a reconcile is older than all."""
     begun: bool = False
     """Whether ResourceManager may hold a reservation or a record of it, perhaps from before a crash of ours."""
+    resumed_ms: int = 0
+    """When it was begun again after a crash, UTC epoch; 0: never."""
     reconcile: Reconcile | None = None
     phase: Phase = Phase.ACCEPTED
     attempt: int = 1
@@ -139,6 +141,7 @@ def task_resumed(action: ScalingAction, accepted_ms: int, now: Instant) -> Task:
         accepted=Instant(now.monotonic, accepted_ms),
         wait_until=now.monotonic + max(0.0, action.wait_s - waited),
         begun=True,
+        resumed_ms=now.epoch_ms,
         entered=now.monotonic,
     )
 

@@ -64,8 +64,10 @@ class Workflow:
 
     def _validate(self, task: Task, now: Instant) -> Step:
         action = task.action
+        # A late answer to an earlier life of ours may be older than what was recorded since; it must not match.
+        attempt = f"{task.attempt}.{task.resumed_ms}" if task.resumed_ms else task.attempt
         request = ValidateRequest(
-            id=request_id(task.id, "validate", task.attempt),
+            id=request_id(task.id, "validate", attempt),
             node=action.node,
             workload_id=action.workload_id,
             action_id=task.id,

@@ -47,6 +47,9 @@ def validate(turn: Turn, request: ValidateRequest) -> None:
         body: dict[str, Any] = {"allowed": False, "reason": Reason.INVALID_TARGET, "message": text}
     else:
         row = turn.work.row(request.action_id) if request.action_id and request.reserve else None
+        if row is not None and row.stage is Stage.RESERVED and request.attempt > row.attempt:
+            # The RECORD that follows may come after the lease; then no late copy of this may open the row again.
+            row = turn.change_row(row, attempt=request.attempt)
         body = _known_answer(row, request) or _judge_request(turn, request, row)
     reply = {"node": request.node, "workload_id": request.workload_id, **body}
     turn.say(ValidateReply(in_reply_to=request.id, wire=request.wire, **reply))

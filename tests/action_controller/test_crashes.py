@@ -37,9 +37,20 @@ def test_after_a_crash_an_action_begins_again_and_comes_to_its_end(bench: Bench,
     assert bench.finals["a-1"].outcome is ActionOutcome.COMPLETED
 
 
-def test_an_answer_to_the_life_before_is_as_good(bench: Bench) -> None:
-    bench.act()
+def test_a_late_refusal_from_before_a_crash_is_not_believed_since_it_was_granted_later(bench: Bench) -> None:
+    """Simulation, seed 111896: it waited again, a newer action took its place, and its limits were in force."""
+    bench.waits()
+    refused = bench.question(ValidateRequest)
+    bench.after(5)
+    bench.granted()
+    bench.recorded()
     bench.restart()
+    bench.asked[ValidateRequest, "a-1"], asked = refused, bench.question(ValidateRequest)
+    assert bench.refused() == []
+    bench.act("a-2")
+    assert "a-1" not in bench.finals
+
+    bench.asked[ValidateRequest, "a-1"] = asked
     bench.granted()
     assert bench.phases() == [("a-1", "recording")]
 

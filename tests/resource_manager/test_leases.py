@@ -29,6 +29,20 @@ def test_a_reservation_that_was_not_recorded_is_free_when_its_lease_ends(bench: 
     assert bench.state().desired is None
 
 
+def test_a_late_copy_of_an_attempt_that_met_a_reservation_opens_nothing_once_that_has_ended(bench: Bench) -> None:
+    """Simulation, seed 109624: its action was told EXPIRED, and late copies had it recorded all the same."""
+    bench.validate("a-1", "cam", cpu=4000)
+    bench.validate("a-1", "cam", cpu=4000, attempt=45)
+    bench.after(LEASE_S)
+    assert bench.record("a-1", "cam", cpu_limit=4000, attempt=45).reason is Reason.EXPIRED
+
+    late = bench.validate("a-1", "cam", cpu=4000, attempt=45)
+
+    assert (late.allowed, late.reason) == (False, Reason.EXPIRED)
+    assert not bench.record("a-1", "cam", cpu_limit=4000, attempt=45).success
+    assert bench.capacity().available.cpu == 2000
+
+
 def test_the_agent_is_asked_about_a_recorded_action_only_when_its_lease_ends(bench: Bench) -> None:
     bench.recorded(cpu_limit=4000)
 
