@@ -52,7 +52,7 @@ class Component(Protocol):
 
     role: Role
     instance: str
-    """The node's name for agents, else "main"."""
+    """The node's name for agents, the share of the nodes for one of several MonitoringServers, else "main"."""
     persistent: bool
     """Whether requests sent while it is away shall wait for it at the broker."""
 

@@ -5,8 +5,8 @@
 #   run        .venv with piriscale, and nothing else
 #   simulated  the same and mosquitto: all of piriscale but real containers
 #   demo       the same and Podman
-#   bench      the same, network namespaces, Prometheus and Mosquitto's own clients; bench-simulated: without Podman
-#   test       the same and the developer's tools
+#   bench      demo, network namespaces, Prometheus and Mosquitto's own clients; bench-simulated: without Podman
+#   test       demo and the developer's tools
 #
 # Installs only what is missing. stdout stays empty; progress and errors go to stderr.
 set -euo pipefail

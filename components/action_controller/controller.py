@@ -189,6 +189,7 @@ class ActionController:
     def _refuse(self, action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
         """The final status of an action that is not accepted; remembered, so that a copy of it gets no other."""
         self._refused[action.action_id] = refusal(action, reason, text)
+        self._exposition.ended(self._refused[action.action_id])
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
         return self._refused[action.action_id]

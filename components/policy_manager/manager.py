@@ -70,6 +70,7 @@ class PolicyManager:
         self._repeater = Repeater()
         self._held: dict[str, PerfEvent] = {}
         """Events that wait for the state of their workload."""
+        self._pauses_unwritten = False
         self._unwritten: dict[str, PerfOutcome] = {}
         """Outcomes that were said though the journal could not take them."""
         self._settled_at = self._chore_at = self._prune_at = float("-inf")
@@ -125,7 +126,8 @@ class PolicyManager:
         if isinstance(item, PerfEvent):
             return self._fail(item, error, now)
         if isinstance(item, ScalingControl) and isinstance(error, StorageError):
-            self.pauses = after(self.pauses, item)  # a person's stop holds at least until a restart
+            self.pauses = after(self.pauses, item)  # a person's stop holds at once, written down or not
+            self._pauses_unwritten = True
             return []
         return [] if isinstance(item, ScalingStatus) else None
 
@@ -317,6 +319,7 @@ class PolicyManager:
         if pauses != self.pauses:
             self._journal.pause(pauses)
             self.pauses = pauses
+            self._pauses_unwritten = False
         return []
 
     def _cleared(self, item: Cleared, now: Instant) -> list[Output]:
@@ -332,6 +335,9 @@ class PolicyManager:
     def _write_late(self, now: Instant) -> None:
         """Put into the journal what it could not take before; when it takes it, all is well again."""
         if self._problem is not None or self._unwritten:
+            if self._pauses_unwritten:
+                self._journal.pause(self.pauses)
+                self._pauses_unwritten = False
             self._journal.answer(self._unwritten.values(), now)
             self._unwritten.clear()
             self._problem = None

@@ -2,6 +2,7 @@
 
 import logging
 import queue
+import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
@@ -95,7 +96,8 @@ class Process:
         """Let all components finish what they do and say goodbye. False when one did not end in time."""
         for shell in self.shells:
             shell.stop()
-        hanging = [shell.name for shell in self.shells if not shell.join(END_WITHIN_S)]
+        until = time.monotonic() + END_WITHIN_S
+        hanging = [shell.name for shell in self.shells if not shell.join(max(0.0, until - time.monotonic()))]
         if self._http:
             self._http.stop()
         if hanging:

@@ -47,6 +47,8 @@ def test_ten_thousand_actions_may_be_open_and_the_next_is_refused_for_good() -> 
     assert bench.said == [status]
     assert (status.outcome, status.reason) == (ActionOutcome.REJECTED, Reason.OVERLOADED)
     assert bench.reconcile() == [], "ResourceManager repeats it"
+    ended = next(f for f in bench.controller.samples() if f.name == "piriscale_scaling_actions")
+    assert [one.value for one in ended.samples if one.labels["reason"] == "OVERLOADED"] == [1]
 
     bench.asked[ValidateRequest, "a-0"] = ValidateRequest(
         id="a-0:validate:1", node=NODE, workload_id="w-0", action_id="a-0"

@@ -153,6 +153,18 @@ def test_a_pause_that_cannot_be_journaled_holds_all_the_same(desk: Desk) -> None
     assert desk.outcome(degraded("e-1")).reason is Reason.PAUSED
 
 
+def test_pauses_that_could_not_be_journaled_are_as_soon_as_they_can(desk: Desk) -> None:
+    desk.break_journal()
+    for node in ("hpc-1", "hpc-2"):  # the broker keeps the second word only
+        assert refused(desk, ScalingControl(paused=True, node=node)) == []
+    desk.break_journal(broken=False)
+    desk.wait(2)
+    desk.restart()
+    desk.hear(state())
+
+    assert desk.outcome(degraded("e-1")).reason is Reason.PAUSED
+
+
 def test_an_event_that_waited_is_decided_when_the_journal_can_be_written(tmp_path: Path) -> None:
     desk = Desk(tmp_path, connect=False)
     desk.manager.connected(desk.instant)

@@ -56,7 +56,7 @@ def _tell(result: Result, lines: int, planted: str | None) -> None:
         print(line(note))
     print(f"seed {result.seed}: VIOLATED {result.violation}")
     with_bug = f" --planted {planted}" if planted else ""
-    print(f"replay: python -m tests.simulation --seed {result.seed}{with_bug} -v")
+    print(f"replay: .venv/bin/python -m tests.simulation --seed {result.seed}{with_bug} -v")
 
 
 def _chunk(first: int, count: int, options: argparse.Namespace) -> tuple[list[Result], int, int, int]:
