@@ -31,11 +31,13 @@ def rollback_of(turn: Turn, record: WorkloadRecord, target: Limits) -> tuple[Lim
     before = record.desired if held else record.synchronized
     settled = {} if record.withheld or before is None else before.asked
     present = (record.actual or Limits()).asked
+    wished = (record.desired or Limits()).asked
+    written = {name for name in record.unlimited if name in present and present[name] == wished.get(name)}
     values = {}
     unlimited = set()
     for name in target.asked:
         values[name] = settled[name] if name in settled else present[name] if name in present else whole[name]
-        was_unlimited = name in record.unlimited if name in settled else name not in present
+        was_unlimited = name in record.unlimited if name in settled else name not in present or name in written
         if was_unlimited and name in ("cpu_limit", "memory_limit"):
             unlimited.add(name)
     return Limits(**values), frozenset(unlimited)

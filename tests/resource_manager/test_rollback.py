@@ -2,7 +2,15 @@
 
 import pytest
 
-from schemas.enums import ConnectionState, Reason, ReconcileCause, SyncState, UpdateResult, Verdict
+from schemas.enums import (
+    ConnectionState,
+    Reason,
+    ReconcileCause,
+    SnapshotTrigger,
+    SyncState,
+    UpdateResult,
+    Verdict,
+)
 from schemas.limits import Amount, Limits
 from schemas.resources import ActualReply, Fence, Reconcile
 from tests.resource_manager.bench import Bench, container
@@ -147,6 +155,22 @@ def test_after_a_rollback_to_unlimited_an_action_counts_by_its_target_again(benc
     fail(bench, "a-3", cpu_limit=3600)
     assert bench.state().desired == Limits(cpu_limit=3500)
     assert bench.capacity().allocated.cpu == 6600
+
+
+def test_the_nodes_total_that_stands_for_unlimited_is_never_gone_back_to_as_a_limit(bench: Bench) -> None:
+    """Simulation, seed 202146: an action came after the total was in force, and before that was reported."""
+    nav = container("nav", 3000, 2048)
+    bench.snapshot(container("cam", None, 1024, usage=(700, 300)), nav)
+    fail(bench, "a-1", cpu_limit=4000)
+    bench.snapshot(nav, trigger=SnapshotTrigger.CONTAINER)
+    bench.after(bench.rules.resource_manager.absent_hold_s + 1)  # what failed is no longer held
+    bench.snapshot(container("cam", None, 1024, usage=(700, 300), runtime_id="cam-id-2"), nav)
+    bench.snapshot(container("cam", 8000, 1024, usage=(700, 300), runtime_id="cam-id-2"), nav)
+    assert bench.capacity().allocated.cpu == 3700
+
+    bench.recorded("a-2", cpu_limit=1000)
+
+    assert bench.capacity().allocated.cpu == 4000
 
 
 def test_a_second_failure_on_an_unlimited_container_goes_back_to_unlimited_too(bench: Bench) -> None:
