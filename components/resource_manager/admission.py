@@ -15,7 +15,7 @@ from schemas.limits import Limits
 from schemas.resources import DesiredReply, DesiredRequest, ValidateReply, ValidateRequest
 
 ANSWERS_KEPT: Final = 16
-"""Replies kept for one action; more than its retries, so that every late copy finds its own."""
+"""Replies kept for one action; more than its retries by default, so that every late copy finds its own."""
 
 
 def remember(row: ActionRow, step: str, attempt: int, body: dict[str, Any]) -> tuple[Answer, ...]:
