@@ -36,11 +36,12 @@ def settings_of(url: str, number: int, containers: int, metrics_s: float, folder
     )
 
 
-def main(url: str, nodes: str, containers: str, metrics_s: str, folder: str) -> None:
-    """Run the agents until SIGTERM."""
+def main(url: str, first: str, nodes: str, containers: str, metrics_s: str, folder: str) -> None:
+    """Run the agents of so many nodes, from a number on, until SIGTERM."""
     start_logging("warning")
     every = [
-        settings_of(url, number, int(containers), float(metrics_s), Path(folder)) for number in range(int(nodes))
+        settings_of(url, int(first) + number, int(containers), float(metrics_s), Path(folder))
+        for number in range(int(nodes))
     ]
     process = Process(connector(options_of(every[0].broker)))
     for settings in every:

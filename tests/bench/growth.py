@@ -17,6 +17,8 @@ from tests.bench.throughput import AT_ONCE, COMPONENTS, WORKLOADS, chain
 from tests.system.foreign import ForeignClient
 
 FULL: Final = {"nodes": (10, 100, 1000), "containers": (10, 110, 500)}
+NODES_AT_ONCE: Final = 250
+"""More that start on two processors in the same second do not come to speak before the broker's patience ends."""
 SHORT: Final = {"nodes": (5, 10), "containers": (5, 10)}
 
 
@@ -56,9 +58,11 @@ def _actions(nodes: int, containers: int, scale: Scale, report: Report) -> dict[
     """CPU milliseconds of each component for one action."""
     count = scale.of(400, short=20)
     with plant(COMPONENTS) as running:
-        running.add_nodes(nodes, containers)
         with ForeignClient(running.broker.port, subscribe=("resources/state/#",)) as client:
-            running.await_states(client, nodes * containers)
+            for first in range(0, nodes, NODES_AT_ONCE):
+                more = min(NODES_AT_ONCE, nodes - first)
+                running.add_nodes(more, containers, first=first)
+                running.await_states(client, (first + more) * containers)
         driver = chain(running, nodes, min(AT_ONCE, nodes * containers // 2), report.wrong, containers)
         before = {name: cpu_seconds(running.processes[name].pid) for name in COMPONENTS}
         driver.run(count)

@@ -57,10 +57,11 @@ class Plant:
                 list(command), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
 
-    def add_nodes(self, nodes: int, containers: int, *, metrics_s: float = NO_METRICS_S) -> None:
-        """Start so many simulated nodes."""
-        arguments = (self.url, str(nodes), str(containers), str(metrics_s), str(self.folder / "nodes"))
-        self.spawn("agents", [sys.executable, "-m", "tests.bench.agents", *arguments])
+    def add_nodes(self, nodes: int, containers: int, *, first: int = 0, metrics_s: float = NO_METRICS_S) -> None:
+        """Start a process of so many simulated nodes, with numbers from `first` on."""
+        told = (self.url, first, nodes, containers, metrics_s, self.folder / "nodes")
+        name = f"agents-{first}" if first else "agents"
+        self.spawn(name, [sys.executable, "-m", "tests.bench.agents", *map(str, told)])
 
     def await_states(self, client: ForeignClient, count: int) -> None:
         """Wait until so many workloads are known."""
