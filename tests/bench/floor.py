@@ -13,7 +13,7 @@ from schemas.topics import Role
 from tests.bench.relay import PREFIX, Relay, Seen, rules_of
 
 ROLES: Final = (Role.MONITORING_SERVER, Role.POLICY_MANAGER, Role.ACTION_CONTROLLER, Role.RESOURCE_MANAGER)
-NOISE: Final = ("metrics/", "component/", "debug/", "dead_letter/")
+NOISE: Final = ("metrics/", "component/", "debug/", "deadletter/")
 """Not of the chain: what comes by itself meanwhile."""
 WITHIN_S: Final = 20.0
 
@@ -30,7 +30,6 @@ class Floor(AbstractContextManager["Floor"]):
     """Four processes that pass the messages on as the components do, and think nothing."""
 
     def __init__(self, port: int, chain: Sequence[Seen]) -> None:
-        self.messages = len(chain)
         self._first = f"{PREFIX}{chain[0].kind}/0"
         self._size = chain[0].size
         self._last = f"{PREFIX}{chain[-1].kind}/{len(chain) - 1}"

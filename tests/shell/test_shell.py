@@ -237,6 +237,24 @@ def test_messages_do_not_starve_the_tick() -> None:
         assert len(ticks) >= 3
 
 
+def test_whatever_arrives_at_an_idle_worker_brings_a_tick_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("components.shell.pace.IDLE_TICK_S", 600.0)
+    monkeypatch.setattr("components.shell.pace.GROWTH", 100_000.0)
+    ticks: list[int] = []
+
+    def tick() -> list[Output]:
+        ticks.append(1)
+        return []
+
+    probe = Probe()
+    probe.on_tick = tick
+    with running(probe) as stage:
+        time.sleep(0.5)  # by now the next tick is minutes away
+        before = len(ticks)
+        stage.inbox.post("news")
+        until(lambda: len(ticks) > before, "a tick")
+
+
 def test_a_second_instance_that_takes_over_ends_this_one_without_a_goodbye_in_its_name() -> None:
     with running(Probe()) as stage:
         stage.inbox.deliver(Disconnected("a second instance took over the client id", fatal=True))
