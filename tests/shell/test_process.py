@@ -1,15 +1,19 @@
 """Components in one process, on the in-memory broker: requests, faults, take-over, the common end."""
 
+import gc
 import http.client
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
+import pytest
+
 from broker.bus import BusEvent, Delivery, Identity, Subscription
 from broker.memory import MemoryBroker, MemoryBus
 from components.component import Component, Output
 from components.shell.inbox import Inbox
-from components.shell.run import Process
+from components.shell.run import ALLOCATIONS_PER_COLLECTION, END_WITHIN_S, Process
+from components.shell.shell import Shell
 from schemas.codec import Frame, decode, encode
 from schemas.enums import ConnectionState
 from schemas.message import Message
@@ -113,6 +117,38 @@ def test_a_request_is_answered_and_the_status_topic_tells_the_whole_life() -> No
 
     assert stage.state() is ConnectionState.DISCONNECTED
     assert probe.closed == 1
+
+
+def test_components_that_hang_have_one_time_to_end_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    waits: list[float] = []
+
+    def hang(_shell: Shell, timeout_s: float) -> bool:
+        waits.append(timeout_s)
+        now[0] += timeout_s
+        return False
+
+    stage = Stage()
+    for _ in range(3):
+        stage.add(Probe())
+    monkeypatch.setattr(Shell, "join", hang)
+    monkeypatch.setattr("components.shell.run.time.monotonic", lambda: now[0])
+
+    assert not stage.process.stop()
+
+    assert waits == [END_WITHIN_S, 0, 0]
+
+
+def test_garbage_is_looked_for_less_often_once_components_work() -> None:
+    before = gc.get_threshold()
+    stage = Stage()
+    stage.add(Probe())
+    try:
+        gc.set_threshold(700, 10, 10)
+        with stage.running():
+            assert gc.get_threshold() == (ALLOCATIONS_PER_COLLECTION, 10, 10)
+    finally:
+        gc.set_threshold(*before)
 
 
 def test_requests_sent_while_a_persistent_component_was_away_are_answered_when_it_is_back() -> None:
