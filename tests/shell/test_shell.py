@@ -2,67 +2,21 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 import pytest
-from prometheus_client import Metric
-from prometheus_client.core import GaugeMetricFamily
 
-from broker.bus import BusEvent, Disconnected, Identity, Subscription
+from broker.bus import Disconnected, Subscription
 from components.component import Call, CallFailed, Output
-from components.shell.inbox import Inbox
-from components.shell.shell import Shell, client_id_of
+from components.shell.shell import client_id_of
 from schemas.codec import Frame, decode
 from schemas.enums import ConnectionState
 from schemas.operations import ComponentStatus
 from schemas.resources import ValidateRequest
 from schemas.topics import Role
-from tests.shell.doubles import Probe, RecordingBus, delivery
+from tests.shell.doubles import Probe, delivery
+from tests.shell.stage import PATIENCE_S, Stage, running, until
 
-PATIENCE_S = 15.0
 VALIDATE: dict[str, object] = {"id": "r1", "node": "hpc-1", "workload_id": "cam"}
-
-
-def until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"never: {what}"
-        time.sleep(0.002)
-
-
-class Stage:
-    """A shell with its bus in reach."""
-
-    def __init__(self, probe: Probe) -> None:
-        self.probe = probe
-        self.inbox = Inbox()
-        self.ended = threading.Event()
-        self.buses: list[RecordingBus] = []
-        self.shell = Shell(probe, self.inbox, self._connect, on_end=self.ended.set)
-
-    def _connect(self, identity: Identity, deliver: Callable[[BusEvent], bool]) -> RecordingBus:
-        self.buses.append(RecordingBus(identity, deliver))
-        return self.buses[0]
-
-    @property
-    def bus(self) -> RecordingBus:
-        return self.buses[0]
-
-    def stop(self) -> None:
-        self.shell.stop()
-        assert self.shell.join(PATIENCE_S)
-
-
-@contextmanager
-def running(probe: Probe) -> Iterator[Stage]:
-    stage = Stage(probe)
-    stage.shell.start()
-    try:
-        until(lambda: stage.shell.up, "connected")
-        yield stage
-    finally:
-        stage.stop()
 
 
 def status_of(stage: Stage, position: int = -1) -> ComponentStatus:
@@ -297,14 +251,6 @@ def test_health_follows_the_connection_and_the_component() -> None:
     assert stage.shell.problem == "resource_manager: not running"
 
 
-class ObservableProbe(Probe):
-    sampled_in: str = ""
-
-    def samples(self) -> list[Metric]:
-        self.sampled_in = threading.current_thread().name
-        return [GaugeMetricFamily("piriscale_test", "A test", value=3.0)]
-
-
 def test_a_goodbye_that_fails_keeps_no_component_from_being_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     with running(Probe()) as stage:
 
@@ -314,46 +260,3 @@ def test_a_goodbye_that_fails_keeps_no_component_from_being_closed(monkeypatch: 
         monkeypatch.setattr(stage.bus, "stop", broken)
 
     assert stage.probe.closed == 1
-
-
-def test_metrics_of_a_component_are_read_by_its_own_worker() -> None:
-    probe = ObservableProbe()
-    with running(probe) as stage:
-        (family,) = stage.shell.samples()
-
-    assert family.samples[0].value == 3.0
-    assert probe.sampled_in == "resource_manager"
-
-
-def test_metrics_that_can_no_longer_be_read_are_a_gap_and_do_not_end_the_component() -> None:
-    class Breaking(ObservableProbe):
-        broken = False
-
-        def samples(self) -> list[Metric]:
-            if self.broken:
-                raise OSError
-            return super().samples()
-
-    probe = Breaking()
-    with running(probe) as stage:
-        assert list(stage.shell.samples())
-        probe.broken = True
-        assert list(stage.shell.samples()) == []
-        assert stage.shell.up
-
-
-def test_metrics_that_arrive_after_the_end_are_none() -> None:
-    stage = Stage(ObservableProbe())
-
-    assert list(stage.shell.samples()) == []
-
-
-def test_a_full_inbox_refuses_metrics_but_never_requests() -> None:
-    inbox = Inbox(qos_0_max=2, posted_max=3)
-    sample = delivery("metrics/hpc-1/node", b"", qos=0)
-
-    assert [inbox.deliver(sample) for _ in range(3)] == [True, True, False]
-    assert inbox.deliver(delivery("resources/validate", b""))
-    inbox.post("lost")
-    assert inbox.dropped_posts == 1
-    assert len(inbox) == 3
