@@ -38,6 +38,10 @@ class Counted(Protocol):
         """Whether it runs and is connected."""
 
     @property
+    def problem(self) -> str | None:
+        """What is wrong, in words; None when all is well."""
+
+    @property
     def bus_counts(self) -> BusCounts:
         """What became of its frames."""
 
@@ -157,9 +161,16 @@ class ShellCollector:
         up = GaugeMetricFamily(
             "piriscale_component_up", "1 while the component runs and is connected", labels=("component",)
         )
+        healthy = GaugeMetricFamily(
+            "piriscale_component_healthy",
+            "1 while nothing is wrong; /healthz has the words",
+            labels=("component",),
+        )
         for component, members in by_component.items():
             up.add_metric([component], int(all(member.up for member in members)))
+            healthy.add_metric([component], int(all(member.problem is None for member in members)))
         yield up
+        yield healthy
         for members in by_component.values():
             for member in members:
                 yield from member.samples()

@@ -23,9 +23,10 @@ from components.shell.http import CONNECTIONS_MAX, HealthServer, PortTakenError
 class Numbers:
     """A component as far as its numbers go."""
 
-    def __init__(self, component: str, *, up: bool = True) -> None:
+    def __init__(self, component: str, *, up: bool = True, problem: str | None = None) -> None:
         self.component = component
         self.up = up
+        self.problem = problem
         self.counters = Counters(received=3, sent=2, rejected=Counter(invalid=1), dead_letters_withheld=4)
         self.bus_counts = BusCounts(dropped_in=5, dropped_out=6, reconnects=7, negative_acks=8)
         self.dropped_posts = 9
@@ -78,6 +79,7 @@ def test_what_a_shell_counts_is_served() -> None:
         ("piriscale_broker_reconnects_total", "resource_manager"): 7,
         ("piriscale_publishes_refused_total", "resource_manager"): 8,
         ("piriscale_component_up", "resource_manager"): 1,
+        ("piriscale_component_healthy", "resource_manager"): 1,
         ("piriscale_own", "resource_manager"): 1,
     }
     assert {key: samples.get(key) for key in expected} == expected
@@ -92,6 +94,15 @@ def test_two_agents_in_one_process_are_one_series_that_is_up_only_when_both_are(
     assert samples["piriscale_component_up", "node_agent"] == 0
     assert samples["piriscale_component_up", "cli"] == 1
     assert samples["piriscale_own", "cli"] == 1, "a family that several components offer has the samples of all"
+
+
+def test_a_component_that_is_connected_and_yet_cannot_work_is_not_healthy() -> None:
+    with serving(Numbers("node_agent"), Numbers("node_agent", problem="no Podman"), Numbers("cli")) as url:
+        samples = scrape(url)
+
+    assert samples["piriscale_component_up", "node_agent"] == 1
+    assert samples["piriscale_component_healthy", "node_agent"] == 0
+    assert samples["piriscale_component_healthy", "cli"] == 1
 
 
 def test_healthz_says_ok_or_what_is_wrong() -> None:
