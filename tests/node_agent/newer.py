@@ -30,6 +30,8 @@ class NewerPodman:
         self.complaint = "failed: exit status 1"
         self.drop = 0
         """How many of the next requests get no answer: the connection is closed."""
+        self.silent_at: set[int] = set()
+        """Which updates, counted from 1, are carried out without an answer: the connection is closed."""
         self.nonsense = False
         """Answer GETs with something that is no JSON."""
         self.gets = 0
@@ -110,7 +112,9 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         status = self._podman.update(body)
-        if not self._dropped():
+        if len(self._podman.bodies) in self._podman.silent_at:
+            self.close_connection = True
+        elif not self._dropped():
             self._answer(status, ID if status == 201 else {"cause": "crun", "message": self._podman.complaint})
 
     def _answer(self, status: int, body: object) -> None:

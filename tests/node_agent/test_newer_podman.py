@@ -13,6 +13,11 @@ from components.node_agent.runtime import (
     RuntimeUnavailableError,
     UnknownContainerError,
 )
+from components.node_agent.stamps import Stamps
+from components.node_agent.store import MemoryStore
+from components.node_agent.update import UpdateProcedure
+from components.node_agent.verdict import UpdateOrder
+from schemas.enums import Reason
 from schemas.limits import Limits
 from tests.node_agent.newer import MIB, NewerPodman
 from tests.node_agent.test_cgroups import ID
@@ -90,6 +95,37 @@ def test_where_it_cannot_be_taken_back_it_is_said(make: Make) -> None:
     podman.refuse_all = 2
     with pytest.raises(RuntimeRefusedError, match="a restart may bring them"):
         runtime.update(runtime.resolve("app"), CHANGES)
+
+
+def test_a_take_back_without_an_answer_has_an_unknown_outcome(make: Make) -> None:
+    podman, runtime = make("5.4.2")
+    podman.refuse_all, podman.silent_at = 1, {2}
+    with pytest.raises(RuntimeTimeoutError, match=r"outcome unknown.*a restart may bring them") as raised:
+        runtime.update(runtime.resolve("app"), CHANGES)
+    assert str(raised.value).count("exit status 1") == 1, "the first failed so, not the second"
+    assert len(podman.bodies) == 2
+
+
+def test_a_container_stays_busy_while_a_take_back_may_still_be_at_work(make: Make) -> None:
+    """The old values might come into force after a newer write was said to be done."""
+    podman, runtime = make("5.4.2")
+    podman.refuse_all, podman.silent_at = 1, {2}
+    intents = MemoryStore()
+    procedure = UpdateProcedure(runtime, intents, Stamps(), margin_mib=32, clock=lambda: 0.0)
+    result = procedure.run(UpdateOrder("app", CHANGES, deadline=10.0))
+    assert result.broken
+    assert intents.pending() == [ID]
+    assert result.reason is Reason.RUNTIME_TIMEOUT
+    assert "exit status 1" in result.message, "why it was refused is told, too"
+
+
+def test_a_take_back_that_is_answered_leaves_nobody_busy(make: Make) -> None:
+    podman, runtime = make("5.4.2")
+    podman.refuse_all = 2
+    intents = MemoryStore()
+    procedure = UpdateProcedure(runtime, intents, Stamps(), margin_mib=32, clock=lambda: 0.0)
+    result = procedure.run(UpdateOrder("app", CHANGES, deadline=10.0))
+    assert (result.broken, intents.pending(), result.reason) == (False, [], Reason.RUNTIME_ERROR)
 
 
 def test_older_versions_store_nothing_so_nothing_is_taken_back(make: Make) -> None:

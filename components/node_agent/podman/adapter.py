@@ -22,6 +22,7 @@ from components.node_agent.runtime import (
     RuntimeEvent,
     RuntimeInfo,
     RuntimeRefusedError,
+    RuntimeTimeoutError,
     UnknownContainerError,
 )
 from schemas.limits import Limits, mismatches
@@ -145,9 +146,13 @@ class PodmanRuntime:
         try:
             self._rest.update(container.id, body)
         except RuntimeRefusedError as error:
-            if stores:
-                self._store_again(container, changes, own, shown, error)
-            raise
+            refused = error
+        else:
+            return
+        # Outside the handler, or a failure of the take-back would be told as one that came of the refusal.
+        if stores:
+            self._store_again(container, changes, own, shown, refused)
+        raise refused
 
     def _complete(self, container: Container, body: Resources, own: OwnValues) -> Resources:
         """The body with all that must be said besides, by version, so that nothing else changes.
@@ -165,7 +170,10 @@ class PodmanRuntime:
     def _store_again(
         self, container: Container, changes: Limits, own: OwnValues, shown: Limits, cause: RuntimeRefusedError
     ) -> None:
-        """Post the old values of what did not come into force, or the next start would bring the new ones."""
+        """Post the old values of what did not come into force, or the next start would bring the new ones.
+
+        Where that fails, too, raises RuntimeTimeoutError when its outcome is unknown, else RuntimeRefusedError.
+        """
         try:
             lost = changes.only(set(mismatches(changes, self._kernel.read(container).limits)))
             if not lost.empty:
@@ -177,9 +185,12 @@ class PodmanRuntime:
             return
         except ContainerRuntimeError as error:
             _log.warning("%s: Podman may have stored limits that it refused to apply: %s", container.name, error)
-            raise RuntimeRefusedError(
+            text = (
                 f"{cause}; and Podman did not take back the refused values ({error}), so a restart may bring them"
-            ) from cause
+            )
+            if isinstance(error, RuntimeTimeoutError):  # the old values may still be on their way into force
+                raise RuntimeTimeoutError(text) from cause
+            raise RuntimeRefusedError(text) from cause
 
     def _podman_version(self) -> tuple[int, ...]:
         if self._version is None:
