@@ -131,6 +131,8 @@ def _own(topic: Topic, principal: Principal) -> str:
         return topic.filter(node=node, component=principal.kind, instance=node)
     if principal.kind is Role.CLI:
         return topic.filter()
+    if principal.kind is Role.MONITORING_SERVER:  # one runs for each part of the nodes, all under this identity
+        return topic.filter(component=principal.kind)
     return topic.filter(component=principal.kind, instance=MAIN)
 
 

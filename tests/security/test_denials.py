@@ -25,8 +25,8 @@ from tests.security.secured import OBSERVER, Foreign, Secured, secured, until
 
 @pytest.fixture
 def broker() -> Iterator[Secured]:
-    known = ["node_agent/a", "node_agent/b", "cli/alice", "admin/bob", "policy_manager", "resource_manager"]
-    with secured(known) as started:
+    components = ["monitoring_server", "policy_manager", "resource_manager"]
+    with secured(["node_agent/a", "node_agent/b", "cli/alice", "admin/bob", *components]) as started:
         yield started
 
 
@@ -127,6 +127,19 @@ def test_nothing_is_denied_a_component_with_the_rules_as_they_are_made(
         until(lambda: bool(observer.heard), "the manager heard of the node")
         until(lambda: not manager.problems() and not agent.problems(), "both are well")
     assert [text for text in caplog.messages if "not let" in text or "withholds" in text] == []
+
+
+@pytest.mark.parametrize("partition", ["1/1", "1/2", "2/2"])
+def test_a_monitoring_server_works_under_one_certificate_whichever_part_of_the_nodes_is_its_own(
+    partition: str, broker: Secured, observer: Foreign, tmp_path: Path
+) -> None:
+    settings = settings_for(broker, tmp_path)
+    monitoring = settings.monitoring.model_copy(update={"partition": partition})
+    instance = {"1/1": "main", "1/2": "1-of-2", "2/2": "2-of-2"}[partition]
+    with running(Role.MONITORING_SERVER, settings.model_copy(update={"monitoring": monitoring})) as server:
+        topic = f"component/monitoring_server/{instance}"
+        until(lambda: state_of(observer, topic) == "ready", "it is ready under its own name")
+        assert server.problems() == []
 
 
 def test_who_is_taken_out_of_the_rules_may_do_nothing_more_even_on_his_open_connection(

@@ -59,7 +59,10 @@ node/b/actual                       B,ADM       RM,MS
 node/a/info                         A,ADM       RM,MS,AC
 node/b/info                         B,ADM       RM,MS,AC
 component/monitoring_server/main    MS,ADM      MS,PM,AC,RM,A,B
+component/monitoring_server/1-of-2  MS,ADM      MS,PM,AC,RM,A,B
+component/monitoring_server/2-of-2  MS,ADM      MS,PM,AC,RM,A,B
 component/policy_manager/main       PM,ADM      MS,PM,AC,RM,A,B
+component/policy_manager/1-of-2     ADM         MS,PM,AC,RM,A,B
 component/action_controller/main    AC,ADM      MS,PM,AC,RM,A,B
 component/resource_manager/main     RM,ADM      MS,PM,AC,RM,A,B
 component/debug_tap/main            TAP,ADM     MS,PM,AC,RM,A,B
