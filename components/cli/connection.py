@@ -156,6 +156,7 @@ class Session:
     ) -> None:
         """`connect` makes the bus, if not the one on MQTT. Raises UsageError for settings nobody can use."""
         self._options = options_of(settings)
+        self._wire = settings.wire
         self._inbox = Inbox()
         self._early: deque[Delivery] = deque()
         self._said = False
@@ -206,7 +207,7 @@ class Session:
         """Send a message, stamped with what its author left out."""
         stamp = {"id": message.id or uuid.uuid4().hex, "ts": time.time_ns() // 1_000_000, "source": "cli"}
         self._said = True
-        self._bus.publish(encode(message.model_copy(update=stamp)))
+        self._bus.publish(encode(message, self._wire, stamp))
 
     def clear(self, cleared: Cleared) -> None:
         """Delete a retained topic."""

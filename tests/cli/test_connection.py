@@ -8,6 +8,9 @@ from broker.bus import Delivery, Disconnected, Subscription
 from components.cli.connection import Session
 from components.cli.errors import CliError, UsageError
 from components.settings import BrokerSettings, TlsSettings
+from schemas.codec import unpack
+from schemas.message import Wire
+from schemas.scaling import ScalingControl
 from tests.shell.doubles import RecordingBus
 
 
@@ -40,6 +43,24 @@ def test_a_connection_that_is_lost_for_good_ends_the_command_with_the_reason() -
         pytest.raises(CliError, match="throws us out"),
     ):
         session.receive(1.0)
+
+
+@pytest.mark.parametrize("wire", Wire)
+def test_a_command_writes_as_it_is_configured(wire: Wire) -> None:
+    # What `pause` says stays on the broker, where whoever chose JSON wants to read it without a decoder.
+    made: list[RecordingBus] = []
+
+    class KeptBus(RecordingBus):
+        def start(self) -> None:
+            super().start()
+            made.append(self)
+
+    with Session(BrokerSettings(wire=wire), (), KeptBus) as session:
+        session.publish(ScalingControl(paused=True))
+
+    (frame,) = made[0].frames
+    body, written = unpack(frame.payload)
+    assert (body["paused"], written) == (True, wire)
 
 
 def test_a_tls_file_that_cannot_be_used_is_named_in_one_line(tmp_path: Path) -> None:
