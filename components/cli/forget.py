@@ -1,7 +1,7 @@
 """`release` and `forget-node`: deleting what is retained, on purpose."""
 
 import time
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from components.cli.connection import Session, subscriptions_to
@@ -26,13 +26,12 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
     Waits until it says the state anew, without desired limits. Returns the exit code.
     """
     _must_be_name(workload, node)
-    wanted = subscriptions_to(ResourceState, NodeInfo, NodeCapacity)
+    wanted = subscriptions_to(ResourceState, NodeInfo, NodeCapacity, NodeSnapshot)
     with Session(settings.broker, wanted) as session:
         retained = [heard.decoded for heard in session.retained()]
         node = node or only_node(retained)
         state = _state_of(retained, node, workload)
-        if state is None:
-            raise CliError(f"no workload {workload} is known on {node}; see `piriscale status`")
+        workload = state.workload_id
         if state.desired is None:
             print(f"{workload} on {node} has no desired limits; nothing to release")
             return EXIT_OK
@@ -46,11 +45,22 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
     return EXIT_OK
 
 
-def _state_of(retained: Iterable[Decoded], node: str, workload: str) -> ResourceState | None:
-    for message in retained:
-        if isinstance(message, ResourceState) and (message.node, message.workload_id) == (node, workload):
-            return message
-    return None
+def _state_of(retained: Sequence[Decoded], node: str, wanted: str) -> ResourceState:
+    """The state of the workload of this exact name, else of the container with this full id. Raises CliError."""
+    states = {one.workload_id: one for one in retained if isinstance(one, ResourceState) and one.node == node}
+    ids = {
+        container.runtime_id: container.workload_id
+        for snapshot in retained
+        if isinstance(snapshot, NodeSnapshot) and snapshot.node == node
+        for container in snapshot.containers
+    }
+    state = states.get(wanted) or states.get(ids.get(wanted, ""))
+    if state is None:
+        raise CliError(
+            f"{wanted} is neither a workload on {node} nor the full id of a container there; a workload whose "
+            "container is gone has its name only: see `piriscale status`"
+        )
+    return state
 
 
 def _answer(session: Session, node: str, workload: str) -> ResourceState | None:

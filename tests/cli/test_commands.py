@@ -33,6 +33,16 @@ def listening(port: int, pattern: str) -> Iterator[dict[str, bytes]]:
         yield latest
 
 
+def container_id(system: Configuration, name: str) -> str:
+    """The full id of a container, as its agent says it."""
+    topic = f"node/{NODE}/actual"
+    with listening(system.broker_port, topic) as latest:
+        until(lambda: topic in latest, "retained")
+        said = decode(topic, latest[topic])
+    assert isinstance(said, NodeSnapshot)
+    return next(one.runtime_id for one in said.containers if one.workload_id == name)
+
+
 def test_status_as_json_has_nodes_workloads_actions_and_components(system: Configuration) -> None:
     document = status(system)
 
@@ -91,6 +101,24 @@ def test_release_forgets_what_was_desired_and_leaves_what_is_in_force(system: Co
     assert "desired" not in state
     assert state["actual"]["memory_limit"] == 333
     assert "nothing to release" in system.cli("release", "sim-3", "--node", NODE).stdout
+
+
+def test_release_takes_the_full_id_of_a_container_for_its_name(system: Configuration) -> None:
+    assert system.cli("scale", "sim-2", "--memory", "222Mi").exit_code == 0
+
+    result = system.cli("release", container_id(system, "sim-2"))
+
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout.startswith(f"sim-2 on {NODE} is released"), "and says whose it was"
+    assert "desired" not in workload(system, "sim-2")
+
+
+def test_release_of_an_id_that_no_container_has_any_more_asks_for_the_name(system: Configuration) -> None:
+    result = system.cli("release", "a" * 64)
+
+    assert result.exit_code == 1
+    assert f"{'a' * 64} is neither a workload on {NODE} nor the full id of a container there" in result.stderr
+    assert "name" in result.stderr
 
 
 def test_release_of_what_is_not_known_is_refused(system: Configuration) -> None:
