@@ -34,6 +34,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+RETRIES_MAX: Final = 100
 IDENTITY: Final = "{identity}"
 """Stands in names of files, and in `username`, for whoever connects: `resource_manager`, `node_agent/hpc-1`."""
 
@@ -210,7 +211,7 @@ class ActionControllerSettings(_Section):
     """Retries and time-outs of actions."""
 
     database: Path | None = None
-    retries: Annotated[int, Field(ge=0, le=100)] = 3
+    retries: Annotated[int, Field(ge=0, le=RETRIES_MAX)] = 3
     retry_interval_s: Annotated[float, Field(ge=0, le=3600)] = 5.0
     deadline_ms: Annotated[int, Field(ge=100, le=600_000)] = 10_000
 

@@ -3,41 +3,17 @@
 A granted validation with `reserve` is the reservation. The same (action, step, attempt) gets the same answer.
 """
 
-from typing import Any, Final
+from typing import Any
 
 from components.resource_manager.capacity import Refusal, allocated, judge
 from components.resource_manager.lifecycle import SyncEvent
-from components.resource_manager.records import ActionRow, Answer, Stage, WorkloadRecord
+from components.resource_manager.records import ActionRow, Stage, WorkloadRecord
 from components.resource_manager.rollback import roll_back, rollback_of
+from components.resource_manager.rows import close, end_reconcile, recall, remember
 from components.resource_manager.turn import Turn
 from schemas.enums import DesiredOperation, Reason, Verdict
 from schemas.limits import Limits
 from schemas.resources import DesiredReply, DesiredRequest, ValidateReply, ValidateRequest
-
-ANSWERS_KEPT: Final = 16
-"""Replies kept for one action; more than its retries by default, so that every late copy finds its own."""
-
-
-def remember(row: ActionRow, step: str, attempt: int, body: dict[str, Any]) -> tuple[Answer, ...]:
-    """The row's answers with this one added, the oldest dropped above a bound."""
-    kept = tuple(a for a in row.answers if (a.step, a.attempt) != (step, attempt))
-    return (*kept, Answer(step=step, attempt=attempt, body=body))[-ANSWERS_KEPT:]
-
-
-def recall(row: ActionRow | None, step: str, attempt: int) -> dict[str, Any] | None:
-    """The answer that was given to this step and attempt."""
-    for answer in row.answers if row else ():
-        if (answer.step, answer.attempt) == (step, attempt):
-            return answer.body
-    return None
-
-
-def close(turn: Turn, row: ActionRow, verdict: Verdict | None, reason: Reason | None, text: str) -> ActionRow:
-    """End a row; with a verdict it answers so for a day."""
-    turn.end_lease(row.action_id)
-    return turn.change_row(
-        row, stage=Stage.CLOSED, verdict=verdict, reason=reason, message=text, closed_ms=turn.now.epoch_ms
-    )
 
 
 def validate(turn: Turn, request: ValidateRequest) -> None:
@@ -51,8 +27,16 @@ def validate(turn: Turn, request: ValidateRequest) -> None:
             # The RECORD that follows may come after the lease; then no late copy of this may open the row again.
             row = turn.change_row(row, attempt=request.attempt)
         body = _known_answer(row, request) or _judge_request(turn, request, row)
-    reply = {"node": request.node, "workload_id": request.workload_id, **body}
+    reply = {"node": request.node, "workload_id": request.workload_id, **free(turn, request.node), **body}
     turn.say(ValidateReply(in_reply_to=request.id, wire=request.wire, **reply))
+
+
+def free(turn: Turn, name: str) -> dict[str, Any]:
+    """The field `available` of an answer about a node; none if the node's size is not known."""
+    node = turn.work.node(name)
+    if node is None or node.total is None:
+        return {}
+    return {"available": turn.room(node).available.model_dump()}
 
 
 def _known_answer(row: ActionRow | None, request: ValidateRequest) -> dict[str, Any] | None:
@@ -89,9 +73,7 @@ def _judge_request(turn: Turn, request: ValidateRequest, row: ActionRow | None) 
     body: dict[str, Any] = {"allowed": refusal is None, "workload_id": name, "generation": generation}
     if refusal is not None:
         body |= {"reason": refusal.reason, "message": refusal.message}
-    node = turn.work.node(request.node)
-    if node is not None and node.total is not None:
-        body["available"] = turn.room(node).available.model_dump()
+    body |= free(turn, request.node)
     if request.reserve and request.action_id:
         _open_or_refuse(turn, request, row, wanted, name, body)
     return body
@@ -125,34 +107,12 @@ def _end_reconcile(turn: Turn, key: tuple[str, str]) -> None:
         end_reconcile(turn, record, Verdict.FAILED, Reason.SUPERSEDED, "an action took its place")
 
 
-def end_reconcile(
-    turn: Turn, record: WorkloadRecord, verdict: Verdict, reason: Reason | None, text: str
-) -> WorkloadRecord:
-    """Forget an outstanding reconcile, leaving a closed row that answers its late reports."""
-    under_way = record.reconcile
-    if under_way is None:
-        return record
-    turn.live.repeater.answered(("reconcile", record.key))
-    turn.live.reconciles[verdict] += 1
-    closed = ActionRow(
-        action_id=under_way.action_id,
-        node=record.node,
-        workload=record.name,
-        stage=Stage.CLOSED,
-        attempt=under_way.attempt,
-        generation=record.generation,
-        verdict=verdict,
-        reason=reason,
-        message=text,
-        closed_ms=turn.now.epoch_ms,
-    )
-    turn.work.put_row(closed)
-    return turn.change(record, reconcile=None)
-
-
 def find(turn: Turn, node_name: str, workload_id: str) -> WorkloadRecord | Refusal:
     """The running workload of a name, a full container id, or Pullpiri's model, on a node that can be reached."""
     node = turn.work.node(node_name)
+    if node is None and turn.work.replaces_lost:
+        text = f"the ledger was lost, and the agent of {node_name} has not spoken since; try again in a moment"
+        return Refusal(Reason.OVERLOADED, text)
     if node is None:
         known = ", ".join(sorted(turn.work.ledger.nodes)[:8]) or "none"
         text = f"no agent of a node {node_name} was ever heard; known nodes: {known}"
@@ -207,6 +167,10 @@ def _refusal(turn: Turn, request: ValidateRequest, record: WorkloadRecord, wante
     if turn.work.replaces_lost:
         text = "the ledger was rebuilt and may not know every reservation yet; try again in a moment"
         return Refusal(Reason.OVERLOADED, text)
+    node = turn.work.node(record.node)
+    if node is not None and (unmeasured := turn.unmeasured(node)):
+        text = f"the agent of {node.node} has not told yet what its unlimited containers use ({unmeasured[0]})"
+        return Refusal(Reason.OVERLOADED, f"{text}; try again in a moment")
     return fits(turn, record, wanted)
 
 

@@ -58,8 +58,12 @@ def _drifted(turn: Turn, record: WorkloadRecord, wrong: list[str], cause: Reconc
     desired, actual = record.desired or Limits(), record.actual or Limits()
     text = difference(desired, actual, wrong)
     same_start = record.confirmed_start == (record.runtime_id, record.started_at)
-    if turn.rules.drift == "adopt" and same_start and set(wrong) <= set(actual.asked):
-        return _adopt(turn, record, actual.only(set(wrong)), text)
+    changed = set(wrong) & set(actual.asked) if turn.rules.drift == "adopt" and same_start else set()
+    if changed:
+        record = _adopt(turn, record, actual.only(changed))
+        if changed == set(wrong):
+            return turn.change(confirm(turn, record, record.stamp), message=f"adopted: {text}")
+        return _reconcile(turn, record, cause)  # what was removed is put back, together with what was adopted
     leave_it = turn.rules.drift == "report" and same_start
     before = record.sync_state
     reappeared = leave_it and before == "FAILED" and record.reason in _HEALED_BY_NEWS
@@ -73,9 +77,10 @@ def _drifted(turn: Turn, record: WorkloadRecord, wrong: list[str], cause: Reconc
     return _reconcile(turn, record, cause)
 
 
-def _adopt(turn: Turn, record: WorkloadRecord, present: Limits, text: str) -> WorkloadRecord:
-    """Take limits that others gave a running container as the desired ones."""
-    record = turn.change(
+def _adopt(turn: Turn, record: WorkloadRecord, present: Limits) -> WorkloadRecord:
+    """Take limits that others gave a running container as the desired ones; not confirmed yet."""
+    turn.live.drifts[record.node, "ADOPTED"] += 1
+    return turn.change(
         record,
         SyncEvent.RECORDED,
         desired=(record.desired or Limits()).merged(present),
@@ -83,8 +88,6 @@ def _adopt(turn: Turn, record: WorkloadRecord, present: Limits, text: str) -> Wo
         unlimited=record.unlimited - set(present.asked),
         attempt=0,
     )
-    turn.live.drifts[record.node, "ADOPTED"] += 1
-    return turn.change(confirm(turn, record, record.stamp), message=f"adopted: {text}")
 
 
 def _reconcile(turn: Turn, record: WorkloadRecord, cause: ReconcileCause) -> WorkloadRecord:
@@ -128,7 +131,8 @@ def admit_again(turn: Turn, record: WorkloadRecord) -> WorkloadRecord:
 def judge_withheld(turn: Turn) -> None:
     """Look whether room has come for workloads that wait to have their limits again."""
     for record in list(turn.work.ledger.workloads.values()):
-        if record.withheld and not record.dormant:
+        node = turn.work.node(record.node)
+        if record.withheld and not record.dormant and node is not None and not turn.unmeasured(node):
             admitted = admit_again(turn, record)
             if not admitted.withheld:
                 consider(turn, admitted, ReconcileCause.CONTAINER_START)

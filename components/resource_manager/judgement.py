@@ -6,10 +6,10 @@ After a target was recorded, the outcome of an action is the verdict given here.
 from typing import Any, Final
 
 from components.repeater import request_id
-from components.resource_manager.admission import close, end_reconcile, recall, remember
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import NO_START, ActionRow, Stage, WorkloadRecord, credible
 from components.resource_manager.rollback import release_held, roll_back
+from components.resource_manager.rows import close, end_reconcile, recall, remember
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason, SyncState, UpdateResult, Verdict
 from schemas.limits import Limits, mismatches

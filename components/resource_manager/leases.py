@@ -6,10 +6,10 @@ Leases run on this process's own clock from its own start.
 from typing import Final
 
 from components.repeater import request_id
-from components.resource_manager.admission import close
 from components.resource_manager.judgement import confirm, difference
 from components.resource_manager.records import ActionRow, Stage, Stamp, WorkloadRecord
 from components.resource_manager.rollback import roll_back
+from components.resource_manager.rows import close
 from components.resource_manager.turn import Turn
 from schemas.enums import Reason
 from schemas.limits import Limits, mismatches
@@ -17,6 +17,8 @@ from schemas.node import StatusReply, StatusRequest
 
 ANSWER_WITHIN_S: Final = 10.0
 """How long an agent may take to say what is in force once a lease ended."""
+TELLING: Final = frozenset({Reason.UNKNOWN_WORKLOAD, Reason.NOT_RUNNING, Reason.QUERY_FAILED})
+"""Refusals of an agent that tell what is in force: nothing, or nobody can know. After others it is asked again."""
 
 
 def trust(turn: Turn) -> None:
@@ -63,6 +65,8 @@ def answered(turn: Turn, told: StatusReply) -> None:
     if row is None or row.stage is not Stage.RECORDED or record is None or node is None:
         return
     here = next((c for c in told.containers if c.workload_id == row.workload), None)
+    if not told.success and told.reason not in TELLING:
+        return
     if told.boot_id < node.boot_id or (here is not None and here.busy):
         return  # asked again until the container has settled, or the time is over
     if here is None or not here.running:

@@ -18,7 +18,7 @@ from components.storage import StorageError
 from schemas.codec import BadRequest, Cleared
 from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, Verdict
 from schemas.message import Message
-from schemas.node import NodeInfo, NodeSnapshot, StatusReply, StatusRequest
+from schemas.node import NodeInfo, NodeSnapshot, StatusReply
 from schemas.operations import ComponentStatus
 from schemas.resources import (
     ActualReply,
@@ -124,7 +124,10 @@ class ResourceManager:
                 message = judgement.reconcile_message(record)
                 self._live.repeater.send(("reconcile", record.key), message, now.monotonic)
         out += self._live.repeater.repeat_all(now.monotonic)
-        out += [_ask_all(node, now) for node in self._ledger.nodes]
+        for node in self._ledger.nodes:
+            agent = self._live.agents.get(node)
+            if agent is None or not away(agent):
+                out.append(observation.ask(self._live, node, now))
         return out
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
@@ -140,8 +143,9 @@ class ResourceManager:
         self._trouble = str(error)
         wrong = {"reason": Reason.STORAGE_ERROR, "message": str(error)}
         if isinstance(item, ValidateRequest):
-            names = {"node": item.node, "workload_id": item.workload_id}
-            return [ValidateReply(in_reply_to=item.id, wire=item.wire, allowed=False, **names, **wrong)]
+            with self._turn(now) as turn:  # which writes nothing
+                known = {"node": item.node, "workload_id": item.workload_id, **admission.free(turn, item.node)}
+            return [ValidateReply(in_reply_to=item.id, wire=item.wire, allowed=False, **known, **wrong)]
         if isinstance(item, DesiredRequest) and item.operation is DesiredOperation.RECORD:
             return [DesiredReply(in_reply_to=item.id, wire=item.wire, success=False, **wrong)]
         return []  # the sender repeats a report until it could be recorded; observations come again
@@ -228,8 +232,9 @@ class ResourceManager:
         self._live.agents[node] = told
         if away(told) and (before is None or not away(before)):
             drift.lost(turn, node, f"the agent of {node} is {told.state}; what is in force there is not known")
+            observation.ask_no_more(self._live, node)
         elif before is not None and away(before) and not away(told):
-            turn.say(_ask_all(node, turn.now))
+            turn.say(observation.ask(self._live, node, turn.now))
 
     def _own_state(self, turn: Turn, told: ResourceState) -> None:
         """Meet a retained state: our echo, what a lost ledger had said, or the ghost of a workload long gone."""
@@ -264,13 +269,10 @@ class ResourceManager:
         self._live.answered.discard(node)
         self._live.counted.pop(node, None)
         self._live.agents.pop(node, None)
+        observation.ask_no_more(self._live, node)
         silence.forget(turn, node)
         self._live.capacities.pop(node, None)
         turn.out.append(Cleared(NodeCapacity, {"node": node}))
-
-
-def _ask_all(node: str, now: Instant) -> StatusRequest:
-    return StatusRequest(id=f"all:{node}:{now.epoch_ms}", node=node)
 
 
 def _refuse(turn: Turn, bad: BadRequest) -> None:
@@ -278,7 +280,7 @@ def _refuse(turn: Turn, bad: BadRequest) -> None:
     wrong = {"in_reply_to": bad.identity["id"], "reason": bad.reason, "message": bad.text, "wire": bad.wire}
     names = {"node": bad.identity["node"], "workload_id": bad.identity["workload_id"]}
     if bad.request is ValidateRequest:
-        turn.say(ValidateReply(allowed=False, **names, **wrong))
+        turn.say(ValidateReply(allowed=False, **names, **admission.free(turn, names["node"]), **wrong))
     elif bad.request is DesiredRequest:
         turn.say(DesiredReply(success=False, **wrong))
     elif bad.request is ActualReport:

@@ -2,8 +2,8 @@
 
 from typing import Any, Final
 
+from components.component import Instant
 from components.resource_manager import silence
-from components.resource_manager.admission import close, end_reconcile
 from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import (
@@ -16,9 +16,11 @@ from components.resource_manager.records import (
     credible,
 )
 from components.resource_manager.rollback import roll_back
-from components.resource_manager.turn import Turn
+from components.resource_manager.rows import close, end_reconcile
+from components.resource_manager.turn import Live, Turn
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
-from schemas.node import ContainerReport, NodeInfo, NodeSnapshot, StatusReply
+from schemas.message import Message
+from schemas.node import ContainerReport, NodeInfo, NodeSnapshot, StatusReply, StatusRequest
 from schemas.resources import ResourceState
 
 CAUSE_OF: Final = {
@@ -29,6 +31,18 @@ CAUSE_OF: Final = {
 }
 SNAPSHOTS_TO_VANISH: Final = 2
 """Complete snapshots without a container until it counts as gone; an event counts at once."""
+
+
+def ask(live: Live, node: str, now: Instant) -> Message:
+    """Ask an agent what runs; said again until it answers or is away."""
+    return live.repeater.send(
+        ("all", node), StatusRequest(id=f"all:{node}:{now.epoch_ms}", node=node), now.monotonic
+    )
+
+
+def ask_no_more(live: Live, node: str) -> None:
+    """The agent has answered, or cannot."""
+    live.repeater.answered(("all", node))
 
 
 def info(turn: Turn, told: NodeInfo) -> None:
@@ -88,6 +102,8 @@ def status(turn: Turn, told: StatusReply) -> None:
     node = turn.work.node(told.node)
     if not told.success or node is None or told.boot_id < node.boot_id:
         return
+    if str(told.in_reply_to).startswith("all:"):
+        ask_no_more(turn.live, told.node)
     silence.heard(turn, told.node, (told.boot_id, told.seq))
     _new_boot(turn, node, told.boot_id)
     first = told.node not in turn.live.answered
@@ -139,13 +155,14 @@ def _seen(record: WorkloadRecord, container: ContainerReport, stamp: tuple[int, 
         "stamp": stamp,
         "running": container.running,
         "busy": container.busy,
-        "usage": container.usage,
         "runtime_id": container.runtime_id or record.runtime_id,
         "image_id": container.image_id or record.image_id,
         "model": container.model,
         "started_at": container.started_at,
         "fence": credible(container.fence),
     }
+    if container.actual is not None:
+        changes["usage"] = container.usage  # without a reading it says 0, and what was measured last still counts
     if container.running:
         changes["dormant"] = False
         changes["actual_known"] = container.actual is not None
@@ -265,6 +282,7 @@ def rebuilt_from(turn: Turn, told: ResourceState) -> None:
         "desired": told.desired,
         "generation": told.generation,
         "confirmed_generation": 0,
+        "synchronized": None,  # an old copy's; its room may be another's by now
         "dormant": False,
         "revision": max(record.revision, told.revision),
     }

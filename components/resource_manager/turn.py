@@ -163,6 +163,13 @@ class Turn:
         }
         return capacity(node, self.reserved(node), *work.ledger.shares.of_node(node.node, changed))
 
+    def unmeasured(self, node: NodeRecord) -> tuple[str, ...]:
+        """Unlimited containers whose use is not known, since their agent has not spoken since our own start.
+
+        Use is not written down, so a new process knows an old one.
+        """
+        return () if node.node in self.live.answered else self.room(node).unlimited
+
     def newer(self, record: WorkloadRecord, stamp: Stamp) -> bool:
         """Whether an observation replaces what is known."""
         return stamp > record.stamp

@@ -320,3 +320,20 @@ def test_generations_go_on_after_a_container_was_removed(bench: Bench) -> None:
 
     bench.snapshot(container("cam", runtime_id="cam-id-2"), NAV)
     assert bench.scaled("a-2", cpu_limit=2600).generation == first.generation + 1
+
+
+def test_after_a_restart_it_has_them_again_only_when_the_use_of_unlimited_ones_is_told(kept: Bench) -> None:
+    returned_without_room(kept)
+    cam = container("cam", runtime_id="cam-id-2", started_at=9)
+    nav = container("nav", 4500, 2048)
+    kept.snapshot(cam, nav, container("free", None, 64, usage=(0, 10)))
+    kept.snapshot(cam, nav, container("free", None, 64, usage=(2000, 10)))
+    kept.scaled("a-3", "nav", cpu_limit=3000)
+    kept.after(1)
+    assert kept.heard(Reconcile) == [], "there is no room for it"
+    kept.manager.close()
+    kept.manager = kept._open()
+
+    kept.after(1)
+
+    assert kept.heard(Reconcile) == []

@@ -77,6 +77,22 @@ def test_adopt_does_not_take_a_limit_that_was_removed() -> None:
     assert bench.only(Reconcile).desired == Limits(cpu_limit=2500)
 
 
+def test_adopt_takes_what_was_changed_and_puts_back_what_was_removed() -> None:
+    bench = Bench(rules=settings(drift="adopt"))
+    bench.info()
+    bench.snapshot(container("cam"), NAV)
+    bench.scaled("a-1", cpu_limit=2500, memory_limit=1536)
+
+    bench.snapshot(container("cam", 700, None), NAV)
+
+    assert bench.state().desired == Limits(cpu_limit=700, memory_limit=1536)
+    sent = bench.only(Reconcile)
+    assert sent.desired == Limits(cpu_limit=700, memory_limit=1536)
+    assert bench.state().sync_state is not SyncState.SYNCHRONIZED
+    bench.reconciled(sent)
+    assert bench.state().sync_state is SyncState.SYNCHRONIZED
+
+
 @pytest.mark.parametrize("mode", ["enforce", "report", "adopt"])
 @pytest.mark.parametrize(
     ("case", "seen"),

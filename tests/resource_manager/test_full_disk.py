@@ -183,3 +183,12 @@ def test_a_file_that_became_read_only_grants_nothing(bench: Bench) -> None:
     bench.manager = manager
     with pytest.raises(StorageError):
         bench.hear(VALIDATE)
+
+
+def test_the_refusal_says_what_is_available(bench: Bench) -> None:
+    with full_disk(bench):
+        answered = bench.manager.failed(VALIDATE, tried(bench, VALIDATE), bench.now)
+    assert answered is not None
+    (reply,) = answered
+    assert isinstance(reply, ValidateReply)
+    assert reply.available == bench.capacity().available

@@ -218,10 +218,24 @@ def test_after_a_restart_of_resource_manager_the_lease_runs_anew_from_its_start(
 
     kept.after(LEASE_S - 0.25)
     assert kept.capacity().allocated.cpu == 6000
-    assert kept.heard(StatusRequest) == []
+    assert [asked for asked in kept.heard(StatusRequest) if asked.workload_id] == []
     kept.after(0.5)
     assert kept.capacity().allocated.cpu == 5500
-    assert kept.only(StatusRequest).workload_id == "nav"
+    assert [asked.workload_id for asked in kept.heard(StatusRequest) if asked.workload_id] == ["nav"]
+
+
+@pytest.mark.parametrize("reason", [Reason.OVERLOADED, Reason.RUNTIME_ERROR, Reason.RUNTIME_TIMEOUT])
+def test_an_agent_that_cannot_say_now_what_is_in_force_is_asked_again(bench: Bench, reason: Reason) -> None:
+    recorded = bench.recorded(cpu_limit=4000)
+    asked = lease_ends(bench)
+
+    bench.agent_says(asked.id, success=False, reason=reason, message="ask again")
+    assert bench.state().generation == recorded.generation, "not rolled back"
+    bench.after(1)
+    assert bench.only(StatusRequest).id == asked.id
+    bench.agent_says(asked.id, container("cam", 4000, 1024))
+
+    assert bench.state().sync_state is SyncState.SYNCHRONIZED
 
 
 def test_a_lease_that_ends_while_the_node_is_away_is_held_and_sent_when_it_returns(bench: Bench) -> None:

@@ -256,3 +256,35 @@ def test_a_copy_from_before_takes_over_what_retained_state_remembers_beyond_it(
 
     assert bench.state().generation == newer.generation
     assert bench.state().desired == Limits(cpu_limit=2600)
+
+
+def test_what_an_old_copy_calls_synchronized_is_not_gone_back_to(bench: Bench, tmp_path: Path) -> None:
+    """Its room may be another's by now."""
+    bench.scaled("a-1", cpu_limit=4000)
+    bench.manager.close()
+    assert bench.path is not None
+    shutil.copy(bench.path, tmp_path / "copy")
+    bench.reopen()
+    bench.scaled("a-2", cpu_limit=1000)
+    remembered = bench.state()
+    put_back(bench, tmp_path / "copy")
+    bench.info()
+    bench.hear(remembered)
+    bench.snapshot(container("cam", 1000, 1024), NAV)
+    bench.after(61)
+    bench.recorded("a-3", cpu_limit=1500)
+
+    bench.abandon("a-3")
+
+    assert bench.state().desired == Limits(cpu_limit=1000)
+
+
+def test_while_agents_of_a_lost_ledger_have_not_spoken_their_nodes_are_not_called_unknown(bench: Bench) -> None:
+    """An action under way would end with that, for good."""
+    bench.scaled("a-1", cpu_limit=2500)
+    remembered = bench.state()
+    lost = Bench()
+
+    assert lost.validate("a-2", "nav", cpu=3100, node="hpc-2").reason is Reason.UNKNOWN_NODE
+    lost.hear(remembered)
+    assert lost.validate("a-3", "nav", cpu=3100, node="hpc-2").reason is Reason.OVERLOADED

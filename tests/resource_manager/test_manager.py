@@ -68,6 +68,7 @@ def test_a_request_with_a_bad_value_is_answered_in_words(
     assert bench.said == [reply]
     if isinstance(reply, ValidateReply):
         assert not reply.allowed
+        assert reply.available == bench.capacity().available
         assert (reply.node, reply.workload_id) == (NODE, "cam")
     elif isinstance(reply, DesiredReply):
         assert not reply.success
@@ -160,3 +161,26 @@ def test_two_nodes_are_counted_apart(tmp_path: Path) -> None:
     assert bench.capacity().allocated.cpu == 5000
     assert bench.capacity("hpc-2").allocated.cpu == 3000
     bench.manager.close()
+
+
+def asked_all(bench: Bench, seconds: float) -> list[str]:
+    said = bench.after(seconds)
+    return [message.id for message in said if isinstance(message, StatusRequest) and message.workload_id is None]
+
+
+def test_what_runs_is_asked_again_until_the_agent_answers(bench: Bench) -> None:
+    (first,) = [m for m in bench.manager.connected(bench.now) if isinstance(m, StatusRequest)]
+
+    assert asked_all(bench, 4.0) == [first.id, first.id], "after a second, and after two more"
+    bench.agent_says(first.id, success=False, reason=Reason.OVERLOADED, message="ask again")
+    assert asked_all(bench, 4.0) == [first.id]
+    bench.agent_says(first.id, CAM, NAV)
+    assert asked_all(bench, 60.0) == []
+
+
+def test_what_runs_is_not_asked_of_an_agent_that_is_away(bench: Bench) -> None:
+    bench.manager.connected(bench.now)
+    bench.agent_is(ConnectionState.LOST)
+
+    assert asked_all(bench, 60.0) == []
+    assert not [m for m in bench.manager.connected(bench.now) if isinstance(m, StatusRequest)]

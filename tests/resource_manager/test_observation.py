@@ -1,5 +1,7 @@
 """What agents see is taken in when it is newer, and only then."""
 
+import pytest
+
 from schemas.enums import Reason, SyncState
 from schemas.limits import Amount, Limits
 from schemas.resources import NodeCapacity, Reconcile
@@ -56,6 +58,24 @@ def test_use_that_changes_moves_the_room_only_where_nothing_limits(bench: Bench)
     assert bench.capacity().allocated.cpu == 4900
     bench.snapshot(container("cam", None, 1024, usage=(100, 900)), NAV)
     assert bench.only(NodeCapacity).allocated.cpu == 3100
+
+
+@pytest.mark.parametrize(
+    "report",
+    [
+        pytest.param({"readable": False}, id="could not be read once"),
+        pytest.param({"readable": False, "running": False}, id="has stopped"),
+    ],
+)
+def test_an_unlimited_container_of_which_nothing_is_measured_counts_what_it_used_last(
+    bench: Bench, report: dict[str, bool]
+) -> None:
+    bench.snapshot(container("cam", None, 1024, usage=(3000, 900)), NAV)
+
+    bench.snapshot(container("cam", usage=(0, 0), **report), NAV)
+
+    assert bench.capacity().allocated.cpu == 6000
+    assert bench.validate("a-1", "nav", cpu=5000).reason is Reason.INSUFFICIENT_CPU
 
 
 def test_limits_that_cannot_be_read_are_a_failure_that_heals(bench: Bench) -> None:

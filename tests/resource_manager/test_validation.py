@@ -287,3 +287,32 @@ def test_a_reservation_for_no_action_is_refused_since_nothing_would_end_it(bench
 
     assert (reply.allowed, reply.reason) == (False, Reason.INVALID_TARGET)
     assert bench.capacity() == before
+
+
+def test_every_answer_says_what_is_available(bench: Bench) -> None:
+    bench.scaled("a-1", cpu_limit=2500)
+    bench.recorded("a-2", "nav", cpu_limit=3100)
+
+    of_an_ended_action = bench.validate("a-1", cpu=2500, attempt=2)
+    of_one_that_is_further = bench.validate("a-2", "nav", cpu=3100, attempt=2)
+
+    assert of_an_ended_action.available == of_one_that_is_further.available == bench.capacity().available
+
+
+def test_after_a_restart_nothing_is_granted_beside_unlimited_containers_until_their_use_is_told(
+    kept: Bench,
+) -> None:
+    """Use is not written down: the ledger knows that of an earlier time."""
+    nav = container("nav", 3000, 2048)
+    kept.snapshot(container("cam", None, 1024, usage=(100, 900)), nav)
+    kept.snapshot(container("cam", None, 1024, usage=(3900, 900)), nav)
+    assert kept.validate("a-1", "nav", cpu=6000).reason is Reason.INSUFFICIENT_CPU
+    kept.manager.close()
+    kept.manager = kept._open()
+
+    early = kept.validate("a-2", "nav", cpu=6000)
+    assert (early.allowed, early.reason) == (False, Reason.OVERLOADED)
+    assert "what its unlimited containers use (cam)" in early.message
+    kept.snapshot(container("cam", None, 1024, usage=(3900, 900)), nav)
+    assert kept.validate("a-2", "nav", cpu=6000, attempt=2).reason is Reason.INSUFFICIENT_CPU
+    assert kept.validate("a-3", "nav", cpu=3100).allowed

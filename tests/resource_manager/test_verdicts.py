@@ -244,3 +244,15 @@ def test_a_verdict_is_given_again_after_the_state_moved_on(bench: Bench) -> None
     again: ActualReply = bench.fails("a-1", generation=first.generation, attempt=7)
 
     assert again.verdict is done.verdict is Verdict.SYNCHRONIZED
+
+
+def test_a_late_copy_of_the_first_of_many_failures_is_no_failure_of_its_own() -> None:
+    bench = Bench(rules=settings(action_controller={"retries": 40}))
+    bench.info()
+    bench.snapshot(container("cam"), container("nav", 3000, 2048))
+    generation = bench.recorded(cpu_limit=2500).generation
+    for attempt in range(1, 41):
+        assert bench.fails(generation=generation, attempt=attempt).verdict is Verdict.RETRY
+
+    for attempt in range(1, 41):
+        assert bench.fails(generation=generation, attempt=attempt).verdict is Verdict.RETRY, "told again"
