@@ -105,9 +105,9 @@ def scale(
     cpu_shares: Annotated[int | None, typer.Option(help="Relative CPU weight, 2 to 262144.")] = None,
     cpuset: Annotated[str | None, typer.Option(help="CPUs it may run on, such as 0-2,4.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
-    wait: Annotated[str, typer.Option(help="How long to wait for the end: 60s, 5m.")] = "60s",
+    wait: Annotated[str, typer.Option(help="How long this command waits for the end: 60s, 5m.")] = "60s",
     on_shortage: Annotated[
-        str, typer.Option(help="When there is no room now: reject, or wait for it.")
+        str, typer.Option(help="When there is no room now: reject at once, or wait for it as long as --wait says.")
     ] = "reject",
     config: Config = None,
     as_json: Json = False,

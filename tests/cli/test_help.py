@@ -54,6 +54,15 @@ def test_every_command_explains_itself(nowhere: Configuration, command: str) -> 
     assert len(result.stdout.splitlines()) > 4
 
 
+def test_help_of_scale_tells_patience_from_waiting_for_room(nowhere: Configuration) -> None:
+    told = " ".join(nowhere.cli("scale", "--help").stdout.split())
+
+    patience, _, room = told.partition("--wait")[2].partition("--on-shortage")
+    assert "this command" in patience, "not how long a full node is waited for"
+    assert "reject at once" in room
+    assert "as long as --wait" in room
+
+
 @pytest.mark.parametrize("position", ["before", "after"])
 def test_a_mistake_in_the_configuration_names_key_value_and_what_is_allowed(
     nowhere: Configuration, tmp_path: Path, position: str
