@@ -102,6 +102,14 @@ class Booted(Protocol):
 
 
 @runtime_checkable
+class Tethered(Protocol):
+    """A component that must know when nobody hears it."""
+
+    def disconnected(self, now: Instant) -> None:
+        """Called when the connection is lost; `connected` is called when one stands again."""
+
+
+@runtime_checkable
 class Parallel(Protocol):
     """A component that needs more calls at a time than the shell's usual number."""
 

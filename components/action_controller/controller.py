@@ -14,6 +14,7 @@ from components.action_controller.journal import Journal
 from components.action_controller.lanes import Lanes
 from components.action_controller.refusals import give_back, refusal, unreadable
 from components.action_controller.task import Task, task_of_reconcile, task_resumed
+from components.action_controller.unsaid import Unsaid
 from components.action_controller.workflow import Workflow
 from components.component import Instant, Output
 from components.repeater import Repeater
@@ -36,8 +37,6 @@ from schemas.topics import Role, topic_of
 
 OPEN_ACTIONS_MAX: Final = 10_000
 """Actions under way at once; above that new ones are refused as OVERLOADED."""
-SAID_AFTER_S: Final = 5.0
-"""A final status counts as published after this long without a loss of the connection."""
 REFUSED_MAX: Final = 10_000
 """Refusals remembered that are not in the journal, the latest ones."""
 SUPERSEDED: Final = "a newer action for this workload took its place"
@@ -67,7 +66,7 @@ class ActionController:
         self._refused: dict[str, ScalingStatus] = {}
         self._available: dict[str, Amount] = {}
         self._capabilities = Capabilities()
-        self._unsaid: dict[str, float] = {}
+        self._unsaid = Unsaid()
         self._trouble: str | None = None
         self._next_prune = now.monotonic + PRUNE_S
         self._next_probe = now.monotonic
@@ -117,16 +116,19 @@ class ActionController:
         out: list[Output] = []
         for final in self._journal.unsaid():
             out.append(final)
-            self._unsaid[final.action_id] = now.monotonic
+            self._unsaid.add(final.action_id, now.monotonic)
         for action, accepted_ms in self._journal.open_actions():
             out += self._admit(task_resumed(action, accepted_ms, now), now)
         return out
 
     def connected(self, now: Instant) -> list[Output]:
         """Repeat at once what is unanswered."""
-        for action_id in self._unsaid:
-            self._unsaid[action_id] = now.monotonic
+        self._unsaid.connected(now.monotonic)
         return list(self._repeater.repeat_all(now.monotonic))
+
+    def disconnected(self, now: Instant) -> None:
+        """Note that what is said from now on may reach nobody, and may be lost with this process."""
+        self._unsaid.disconnected()
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
         """React to one message. Raises StorageError when an action could not be accepted; nothing was changed."""
@@ -157,12 +159,10 @@ class ActionController:
         self._journal.close()
 
     def _housekeeping(self, now: Instant) -> None:
-        said = [i for i, since in self._unsaid.items() if now.monotonic - since >= SAID_AFTER_S]
-        if said:
+        if said := self._unsaid.published(now.monotonic):
             self._journal.said(said)
             self._trouble = None
-            for action_id in said:
-                del self._unsaid[action_id]
+            self._unsaid.forget(said)
         if now.monotonic >= self._next_prune:
             self._next_prune = now.monotonic + PRUNE_S
             self._journal.prune(now.epoch_ms)
@@ -293,8 +293,11 @@ class ActionController:
     def _bad_request(self, bad: BadRequest, now: Instant) -> list[Output]:
         if bad.request is not ScalingAction or bad.identity["action_id"] in self._tasks:
             return []
-        status = unreadable(bad)
-        return [self._journal.final_of(status.action_id) or status]
+        status = self._journal.final_of(bad.identity["action_id"])
+        if status is None:
+            status = unreadable(bad)
+            self._exposition.ended(status)
+        return [status]
 
     def _follow(self, task: Task, step: Sequence[Message] | ScalingStatus, now: Instant) -> list[Output]:
         """Publish what a step says; a final status ends the task and lets the next one start.
@@ -334,7 +337,7 @@ class ActionController:
         self._tasks.pop(task.id, None)
         if self._reconciling.get(task.key) is task:
             del self._reconciling[task.key]
-        self._unsaid[task.id] = now.monotonic
+        self._unsaid.add(task.id, now.monotonic)
         following = self._lanes.leave(task)
         out: list[Output] = [task.ending or final]
         out += self._begin(following, now)

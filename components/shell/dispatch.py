@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Final
 
 from broker.bus import Bus, Connected, Delivery
-from components.component import Call, Component, Instant, Output, Raw, Selective
+from components.component import Call, Component, Instant, Output, Raw, Selective, Tethered
 from components.shell.counters import Counters
 from components.shell.deadletters import DeadLetters
 from components.shell.logs import about
@@ -85,6 +85,11 @@ class Dispatcher:
         self._first_outputs = None
         self.say_retained()
         self.ready()
+
+    def disconnected(self) -> None:
+        """Tell the component, if it wants to know."""
+        if isinstance(self._component, Tethered):
+            self._component.disconnected(self._now())
 
     def say_retained(self) -> None:
         """Let the component say everything that is retained, and what is open."""

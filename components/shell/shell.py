@@ -268,6 +268,7 @@ class Shell:
 
     def _lost(self, event: Disconnected) -> None:
         self._disconnected = f"not connected to the broker: {event.reason}"
+        self._dispatcher.disconnected()
         if event.fatal:
             self.fatal = event.reason
             self._expelled = self._stopping = True

@@ -142,6 +142,17 @@ def test_a_lost_connection_makes_it_doubtful_again(bench: Bench) -> None:
     assert bench.restart() == [ended]
 
 
+def test_an_ending_without_a_connection_stays_doubtful_however_long_it_takes(bench: Bench) -> None:
+    bench.up_to(Phase.CONFIRMING)
+    bench.controller.disconnected(bench.now)
+    bench.judged(Verdict.SYNCHRONIZED)
+    bench.after(600)
+
+    assert [final.action_id for final in bench.restart() if isinstance(final, ScalingStatus)] == ["a-1"]
+    bench.after(6)
+    assert bench.restart() == []
+
+
 def test_endings_are_known_for_a_day(bench: Bench) -> None:
     bench.act()
     bench.refused()

@@ -5,6 +5,7 @@ from collections import Counter
 from components.action_controller.exposition import WHOLE_WAY, Exposition
 from schemas.enums import ActionOutcome, CauseType, Phase, Reason, TaskState
 from schemas.scaling import Cause, ScalingStatus
+from tests.action_controller.bench import NODE, Bench
 
 ENDED = "piriscale_scaling_actions_total"
 
@@ -50,3 +51,11 @@ def test_dry_runs_and_reconciles_are_no_scalings() -> None:
     exposition.ended(final(ActionOutcome.COMPLETED, dry_run=True))
     exposition.ended(final(ActionOutcome.COMPLETED, cause=Cause(type=CauseType.RECONCILE)))
     assert shown(exposition)[ENDED, "COMPLETED", ""] == 0
+
+
+def test_an_action_that_cannot_be_read_is_counted_as_refused() -> None:
+    bench = Bench()
+    bench.hear_json("scaling/action", action_id="a-1", node=NODE, workload_id="cam", target={"cpu_limit": "much"})
+
+    counted = {(s.name, *s.labels.values()): s.value for f in bench.controller.samples() for s in f.samples}
+    assert counted[ENDED, "REJECTED", "INVALID_TARGET"] == 1

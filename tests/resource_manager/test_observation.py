@@ -4,6 +4,7 @@ import pytest
 
 from schemas.enums import Reason, SyncState
 from schemas.limits import Amount, Limits
+from schemas.node import ContainerReport
 from schemas.resources import NodeCapacity, Reconcile
 from tests.resource_manager.bench import Bench, container, settings
 
@@ -63,16 +64,16 @@ def test_use_that_changes_moves_the_room_only_where_nothing_limits(bench: Bench)
 @pytest.mark.parametrize(
     "report",
     [
-        pytest.param({"readable": False}, id="could not be read once"),
-        pytest.param({"readable": False, "running": False}, id="has stopped"),
+        pytest.param(container("cam", usage=(0, 0), readable=False), id="could not be read once"),
+        pytest.param(container("cam", usage=(0, 0), readable=False, running=False), id="has stopped"),
     ],
 )
 def test_an_unlimited_container_of_which_nothing_is_measured_counts_what_it_used_last(
-    bench: Bench, report: dict[str, bool]
+    bench: Bench, report: ContainerReport
 ) -> None:
     bench.snapshot(container("cam", None, 1024, usage=(3000, 900)), NAV)
 
-    bench.snapshot(container("cam", usage=(0, 0), **report), NAV)
+    bench.snapshot(report, NAV)
 
     assert bench.capacity().allocated.cpu == 6000
     assert bench.validate("a-1", "nav", cpu=5000).reason is Reason.INSUFFICIENT_CPU

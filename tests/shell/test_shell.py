@@ -6,7 +6,7 @@ import time
 import pytest
 
 from broker.bus import Disconnected, Subscription
-from components.component import Call, CallFailed, Output
+from components.component import Call, CallFailed, Instant, Output
 from components.shell.shell import client_id_of
 from schemas.codec import Frame, decode
 from schemas.enums import ConnectionState
@@ -218,6 +218,22 @@ def test_a_second_instance_that_takes_over_ends_this_one_without_a_goodbye_in_it
         assert stage.bus.stopped_with == [None]
         assert stage.probe.closed == 1
         assert stage.shell.problem == "resource_manager: a second instance took over the client id"
+
+
+class TetheredProbe(Probe):
+    cut_off = 0
+
+    def disconnected(self, _now: Instant) -> None:
+        self.cut_off += 1
+
+
+def test_a_component_that_wants_to_know_is_told_that_nobody_hears_it() -> None:
+    probe = TetheredProbe()
+    with running(probe) as stage:
+        assert probe.cut_off == 0
+        stage.inbox.deliver(Disconnected("the broker is gone"))
+        until(lambda: probe.cut_off == 1, "told")
+        assert stage.shell.fatal is None
 
 
 def test_a_component_that_cannot_start_ends_and_says_why() -> None:

@@ -9,7 +9,7 @@ from greenlet import getcurrent, greenlet  # type: ignore[import-untyped]  # has
 
 from broker.bus import BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
 from broker.frames import matches
-from components.component import Booted, Call, CallFailed, Component, Instant, Output
+from components.component import Booted, Call, CallFailed, Component, Instant, Output, Tethered
 from components.node_agent.work import UpdateWork
 from components.shell.dispatch import Dispatcher
 from components.shell.shell import client_id_of
@@ -63,6 +63,10 @@ class _Watched:
 
     def connected(self, now: Instant) -> list[Output]:
         return self._watch("connected", lambda: self._inner.connected(now))
+
+    def disconnected(self, now: Instant) -> None:
+        if isinstance(self._inner, Tethered):
+            self._inner.disconnected(now)
 
     def start(self, now: Instant) -> list[Output]:
         return self._watch("start", lambda: self._inner.start(now))
@@ -270,6 +274,7 @@ class Process:
             self.perform(lambda: self.dispatcher.connected(event))
         elif isinstance(event, Disconnected):
             self.world.note("{} is disconnected: {}", self.name, event.reason)
+            self.dispatcher.disconnected()
             if event.fatal and self.alive:
                 self.starts_again = False
                 self._end()
