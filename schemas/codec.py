@@ -198,8 +198,8 @@ def _explain(error: ValidationError) -> tuple[str, Reason]:
         where = where or mistake.get("ctx", {}).get("key", "message")
         if mistake["type"] in _UNSUPPORTED_ERRORS:
             reason = Reason.UNSUPPORTED
-            supported = ", ".join(Limits.model_fields)
-            texts.append(f"{where} cannot be changed at run time; supported: {supported}")
+            supported = ", ".join(mistake.get("ctx", {}).get("supported", Limits.model_fields))
+            texts.append(f"{where} is no limit that can be asked for here; supported: {supported}")
         elif mistake["type"] == "missing":
             texts.append(f"{where} is missing")
         else:

@@ -1,11 +1,9 @@
 """Limits of a workload and amounts of a node: the two shapes in which resources travel."""
 
-import re
 from functools import lru_cache
 from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
-from pydantic_core import PydanticCustomError
 
 CPU_SHARES_MIN: Final = 2
 CPU_SHARES_MAX: Final = 262_144
@@ -79,23 +77,6 @@ class Limits(BaseModel):
     def only(self, names: set[str]) -> Self:
         """These limits reduced to the named fields."""
         return type(self)(**{name: value for name, value in self.asked.items() if name in names})
-
-
-_LIMIT_LIKE: Final = re.compile(
-    r"requested_.*|.*_limit|(cpu|cpuset|memory|huge_?pages?|numa|kernel|sysctls?|pids|blkio|io|network|storage)(_.*)?"
-)
-
-
-def refuse_unknown_limits(body: Any, known: frozenset[str]) -> Any:
-    """Refuse a key that asks for a limit nobody here can set: ignoring it would be a lie.
-
-    For messages that carry limits flat beside other fields. Raises PydanticCustomError `unsupported_limit`.
-    """
-    if isinstance(body, dict):
-        for key in body:
-            if isinstance(key, str) and key not in known and _LIMIT_LIKE.fullmatch(key):
-                raise PydanticCustomError("unsupported_limit", "{key} is no known limit", {"key": key[:64]})
-    return body
 
 
 def mismatches(desired: Limits, actual: Limits) -> list[str]:

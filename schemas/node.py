@@ -4,8 +4,9 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schemas.asked import refuse_unknown_limits
 from schemas.enums import Reason, SnapshotTrigger, UpdateState
-from schemas.limits import Amount, Limits, MiB, refuse_unknown_limits
+from schemas.limits import Amount, Limits, MiB
 from schemas.message import Count, Id, Message, Name, Reply, Request, Text
 from schemas.resources import Attempt, Fence
 
@@ -36,7 +37,7 @@ class UpdateRequest(Request, Limits):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_limits(cls, body: Any) -> Any:
-        return refuse_unknown_limits(body, known=frozenset(cls.model_fields))
+        return refuse_unknown_limits(body, frozenset(cls.model_fields), supported=tuple(Limits.model_fields))
 
     @property
     def limits(self) -> Limits:

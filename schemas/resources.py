@@ -4,8 +4,9 @@ from typing import Annotated, Any, ClassVar, Final
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from schemas.asked import refuse_unknown_limits
 from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, UpdateResult, Verdict
-from schemas.limits import Amount, Limits, MiB, Millicores, refuse_unknown_limits
+from schemas.limits import Amount, Limits, MiB, Millicores
 from schemas.message import Count, Id, Message, Name, Reply, Request, Text
 
 ATTEMPT_MAX: Final = 1_000_000
@@ -44,7 +45,7 @@ class ValidateRequest(Request):
     @model_validator(mode="before")
     @classmethod
     def _no_unknown_limits(cls, body: Any) -> Any:
-        return refuse_unknown_limits(body, known=frozenset(cls.model_fields))
+        return refuse_unknown_limits(body, frozenset(cls.model_fields), ("requested_cpu", "requested_memory"))
 
 
 class ValidateReply(Reply):
