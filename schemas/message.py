@@ -1,10 +1,11 @@
 """What every message has in common."""
 
+import math
 import re
 from enum import StrEnum
-from typing import Annotated, ClassVar, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 LARGEST_INTEGER: Final = 2**53
 """Integers above this lose digits in JSON clients that know only doubles."""
@@ -19,6 +20,11 @@ ID_LENGTH_MAX: Final = 256
 Id = Annotated[str, Field(min_length=1, max_length=ID_LENGTH_MAX, description="unique id, chosen by the sender")]
 Count = Annotated[int, Field(strict=True, ge=0, le=LARGEST_INTEGER)]
 Text = Annotated[str, Field(max_length=4096)]
+
+
+def _whole(value: Any) -> Any:
+    """A finite float as the nearest integer: languages that know only doubles write 1.75e12."""
+    return round(value) if isinstance(value, float) and math.isfinite(value) else value
 
 
 def is_name(text: str) -> bool:
@@ -47,7 +53,9 @@ class Message(BaseModel):
 
     v: Literal[1] = Field(1, description="version of the message format")
     id: Annotated[str, Field(max_length=ID_LENGTH_MAX)] = Field("", description="unique id, chosen by the sender")
-    ts: Count | None = Field(None, description="when it was sent, UTC epoch ms; informative only")
+    ts: Annotated[Count, BeforeValidator(_whole)] | None = Field(
+        None, description="when it was sent, UTC epoch ms; informative only; a fraction is rounded"
+    )
     source: Annotated[str, Field(max_length=300)] | None = Field(None, description="who sent it")
     wire: Wire | None = Field(
         None, exclude=True, description="how it came; JSON is answered in JSON, all else as configured; never sent"

@@ -59,6 +59,25 @@ def test_a_person_or_simple_ecu_needs_only_a_messages_own_fields(wire: Wire) -> 
     assert (action.v, action.id, action.ts, action.source) == (1, "", None, None)
 
 
+@pytest.mark.parametrize("wire", list(Wire))
+@pytest.mark.parametrize(
+    ("written", "read_as"),
+    [(1.75e12, 1_750_000_000_000), (1_750_000_000_000.6, 1_750_000_000_001), (-0.25, 0), (7, 7), (None, None)],
+)
+def test_when_it_was_sent_may_be_written_as_languages_write_numbers(
+    written: float | None, read_as: int | None, wire: Wire
+) -> None:
+    """It is informative only, so it must not cost the action."""
+    action = read("scaling/action", {**ACTION, "ts": written}, wire)
+    assert action == ScalingAction(**ACTION, ts=read_as, wire=wire)
+    assert type(action.ts) is type(read_as)
+
+
+@pytest.mark.parametrize("written", ["1750000000000", True, -1.0, 1e300, [1.0], "2026-01-01T00:00:00Z"])
+def test_what_is_no_time_at_all_is_told(written: object) -> None:
+    assert "ts" in bad("scaling/action", {**ACTION, "ts": written}).text
+
+
 @pytest.mark.parametrize("space", [b" ", b"\t", b"\r\n", b"\n  "])
 def test_json_may_begin_with_white_space(space: bytes) -> None:
     assert isinstance(decode("scaling/action", space + json.dumps(ACTION).encode()), ScalingAction)
@@ -92,16 +111,25 @@ def test_an_unknown_limit_is_refused_and_told_what_is_supported(key: str) -> Non
     assert "cpu_limit, memory_limit, cpu_shares, cpuset_cpus" in found.text
 
 
-@pytest.mark.parametrize("key", ["pids_limit", "hugepages", "memory_swap", "kernel_memory", "io", "network_limit"])
+@pytest.mark.parametrize("key", ["pids_limit", "memory_swap", "swap", "io", "CPU_LIMIT"])
 def test_an_unknown_limit_beside_other_fields_is_refused_too(key: str) -> None:
-    assert bad("node/hpc-1/update", {**UPDATE, key: 1}).reason is Reason.UNSUPPORTED
+    found = bad("node/hpc-1/update", {**UPDATE, key: 1})
+    assert found.reason is Reason.UNSUPPORTED
+    assert f"{key} is no limit" in found.text
+    assert found.text.endswith("supported: cpu_limit, memory_limit, cpu_shares, cpuset_cpus")
 
 
-@pytest.mark.parametrize("key", ["requested_gpu", "requested_storage"])
-def test_asking_for_what_is_not_managed_is_refused(key: str) -> None:
+@pytest.mark.parametrize("key", ["comment", "requested_by", "trace_id", "limits_note"])
+def test_an_unknown_field_that_is_no_limit_is_ignored_beside_limits_too(key: str) -> None:
+    assert isinstance(read("node/hpc-1/update", {**UPDATE, key: "x"}), UpdateRequest)
+
+
+@pytest.mark.parametrize("key", ["requested_gpu", "requested_storage", "cpu_shares", "cpu_limit"])
+def test_asking_for_what_is_not_managed_is_refused_and_told_what_may_be_asked_there(key: str) -> None:
+    found = bad("resources/validate", {"id": "1", "node": "n", "workload_id": "w", key: 1})
+    assert found.reason is Reason.UNSUPPORTED
     assert (
-        bad("resources/validate", {"id": "1", "node": "n", "workload_id": "w", key: 1}).reason
-        is Reason.UNSUPPORTED
+        found.text == f"{key} is no limit that can be asked for here; supported: requested_cpu, requested_memory"
     )
 
 
