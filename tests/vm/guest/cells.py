@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from components.node_agent.verdict import UpdateResult
-from schemas.limits import parse_cpuset
+from schemas.limits import Limits, mismatches, parse_cpuset
 from tests.vm.guest.bench import Bench, KernelView
 
 WORKS: Final = "works"
@@ -77,12 +77,12 @@ def both(*cells: Cell) -> Cell:
 
 
 def kept_or_lost(bench: Bench, name: str, cpu: int, memory: int) -> Cell:
-    """Whether limits still hold; where they were lost, they must be seen as lost and be set again."""
+    """Whether limits still hold, or would be taken for drift; where they were lost, they must be set again."""
     view = bench.kernel(name)
     shown = bench.runtime.read(bench.runtime.resolve(name)).limits
     if (shown.cpu_limit, shown.memory_limit) != (view.cpu(), view.memory()):
         raise WrongError(f"the agent reads {shown}, the kernel shows {snapshot(view)}")
-    if (view.cpu(), view.memory()) == (cpu, memory):
+    if not mismatches(Limits(cpu_limit=cpu, memory_limit=memory), shown):
         return Cell("kept", f"{view.cpu()}m, {view.memory()}Mi")
     again = tried(bench, name, cpu_limit=cpu, memory_limit=memory)
     if again.result != WORKS:
