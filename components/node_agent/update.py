@@ -88,7 +88,7 @@ class UpdateProcedure:
         seen = replace(seen, actual=present.limits, seq=seq)
         changes = order.target.only(set(mismatches(order.target, present.limits)))
         if changes.empty:
-            message = f"{container.name} already has {describe(order.target)}; nothing to do"
+            message = f"{container.name} already has {_in_force(order.target, present.limits)}; nothing to do"
             return replace(seen, success=True, message=message)
         refusal = refuse_target(changes, present, host, self._margin_mib)
         if refusal is not None:
@@ -155,6 +155,13 @@ def steps(changes: Limits, present: Limits) -> list[Limits]:
     memory = changes.only(set(_MEMORY_KEYS))
     cpu = changes.only(set(changes.asked) - _MEMORY_KEYS)
     return [memory, cpu] if cpu_rises else [cpu, memory]
+
+
+def _in_force(target: Limits, present: Limits) -> str:
+    """What a container holds of a target that needs no change, and for what other numbers it counts."""
+    held = present.only(set(target.asked))
+    near = target.only({name for name, wanted in target.asked.items() if getattr(held, name) != wanted})
+    return describe(held) if near.empty else f"{describe(held)}, which counts as the {describe(near)} asked for"
 
 
 def _rises(wanted: int | None, present: int | None) -> bool | None:

@@ -135,7 +135,19 @@ def test_the_last_stamp_is_newer_than_the_write(bench: Bench) -> None:
 
 def test_same_values_do_not_call_even_when_in_use_above_them(bench: Bench) -> None:
     bench.runtime.world.set_usage("app", Amount(cpu=100, memory=250))
-    assert bench.update(memory_limit=256).success
+    result = bench.update(memory_limit=256)
+    assert (result.success, result.message) == (True, "app already has memory_limit 256Mi; nothing to do")
+    assert bench.runtime.updates == 0
+
+
+def test_what_is_near_enough_is_told_as_it_is_in_force(bench: Bench) -> None:
+    """Told "already has 510m", a person would look for 510m in the container, and find 500m."""
+    result = bench.update(cpu_limit=510, memory_limit=256)
+    assert result.success
+    assert result.message == (
+        "app already has cpu_limit 500m, memory_limit 256Mi, which counts as the cpu_limit 510m asked for; "
+        "nothing to do"
+    )
     assert bench.runtime.updates == 0
 
 
