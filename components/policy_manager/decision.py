@@ -88,8 +88,10 @@ def decide(facts: Facts) -> Decision:
         return NotRequired(Reason.NO_DATA, f"nothing is known of {event.workload_id} on {event.node}")
     current = limits_in_force(state, event.limits)
     if event.usage is None or current is None:
-        missing = "use" if event.usage is None else "limits"
-        return NotRequired(Reason.NO_DATA, f"the {missing} of {event.workload_id} on {event.node} are not known")
+        missing, verb = ("use", "is") if event.usage is None else ("limits", "are")
+        return NotRequired(
+            Reason.NO_DATA, f"the {missing} of {event.workload_id} on {event.node} {verb} not known"
+        )
     uses = _uses(event.usage, current, facts.policy)
     if all(use.limit is None for use in uses):
         return NotRequired(Reason.UNLIMITED, f"nothing to raise: {_list(uses)}")

@@ -67,12 +67,12 @@ REFUSED: list[tuple[str, dict[str, Any], Reason | None, str]] = [
     ("paused", {"paused": "on hpc-1"}, Reason.PAUSED, "paused on hpc-1"),
     ("paused comes before all else", {"paused": "everywhere", "state": None}, Reason.PAUSED, "everywhere"),
     ("no state", {"state": None}, Reason.NO_DATA, "nothing is known of nav on hpc-1"),
-    ("no use", {"event": degraded("e-1", usage=None)}, Reason.NO_DATA, "the use of nav"),
+    ("no use", {"event": degraded("e-1", usage=None)}, Reason.NO_DATA, "the use of nav on hpc-1 is not known"),
     (
         "no limits, neither from state nor sample",
         {"event": degraded("e-1", limits=None), "state": state(actual=None, sync_state=SyncState.UNKNOWN)},
         Reason.NO_DATA,
-        "the limits of nav",
+        "the limits of nav on hpc-1 are not known",
     ),
     ("unlimited", limited(), Reason.UNLIMITED, "cpu 950m, unlimited, memory 100Mi, unlimited"),
     (
