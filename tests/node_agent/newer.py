@@ -35,6 +35,9 @@ class NewerPodman:
         self.nonsense = False
         """Answer GETs with something that is no JSON."""
         self.gets = 0
+        self.streams: list[str] = []
+        """The path of every stream of events that was opened; each tells of one start, and then nothing."""
+        self._closing = threading.Event()
         self.tree: Tree = unified(directory, SYSTEMD)
         self.tree.cgroup("", **V2_ALL)
         self.tree.cgroup(SYSTEMD, **V2_FREE, **V2_ALL, memory__current="1048576")
@@ -65,7 +68,12 @@ class NewerPodman:
         self.force(body)
         return 201
 
+    def wait_for_close(self) -> None:
+        """Block for as long as this service runs."""
+        self._closing.wait()
+
     def close(self) -> None:
+        self._closing.set()
         self._server.shutdown()
         self._server.server_close()
 
@@ -106,6 +114,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif "/containers/" in self.path:
             state = {"Status": "running", "Pid": PID, "StartedAt": "2026-01-02T03:04:05.678901234+09:00"}
             self._answer(200, {"Name": "app", "Id": ID, "State": state, "HostConfig": self._podman.stored})
+        elif "/events?" in self.path:
+            self._stream({"id": ID, "Action": "start", "timeNano": 1_767_290_645_678_000_000})
         else:
             self._answer(404, {"cause": "no such thing", "message": "no such thing"})
 
@@ -116,6 +126,15 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
         elif not self._dropped():
             self._answer(status, ID if status == 201 else {"cause": "crun", "message": self._podman.complaint})
+
+    def _stream(self, event: object) -> None:
+        self._podman.streams.append(self.path)
+        line = json.dumps(event).encode() + b"\n"
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
+        self._podman.wait_for_close()
 
     def _answer(self, status: int, body: object) -> None:
         self._send(status, json.dumps(body).encode())

@@ -3,6 +3,7 @@
 import queue
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,11 +16,14 @@ from components.node_agent.events import (
     RuntimeLost,
     Seen,
 )
+from components.node_agent.podman import rest
+from components.node_agent.podman.adapter import PodmanRuntime
 from components.node_agent.podman.private import PrivatePodman
 from components.node_agent.runtime import RuntimeEvent
 from components.node_agent.simulated import SimulatedRuntime
 from schemas.limits import Limits
 from tests.fixtures.podman import MakeBox
+from tests.node_agent.newer import NewerPodman
 from tests.node_agent.updater import Updater, wait_for
 
 
@@ -98,6 +102,23 @@ def test_stopping_does_not_wait_for_the_back_off() -> None:
     watched.watcher.stop()
     assert time.monotonic() - began < 1
     assert not watched.watcher._thread.is_alive()
+
+
+def test_a_stream_that_is_long_silent_is_opened_anew_and_nothing_is_called_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A quiet node is no lost one; yet a stream that broke unseen would blind the agent for good."""
+    monkeypatch.setattr(rest, "EVENTS_IDLE_S", 0.2)
+    podman = NewerPodman(tmp_path, "5.4.2")
+    runtime = PodmanRuntime(f"unix://{podman.socket}", 10.0, root=tmp_path)
+    watched = Watched(runtime)
+    told = [watched.next() for _ in range(3)]
+    watched.watcher.stop()
+    runtime.close()
+    podman.close()
+    assert told == [RuntimeFound(), ContainersChanged(), RuntimeFound()], "its events come again, and are known"
+    assert not watched.watcher._thread.is_alive()
+    assert [("since=" in path) for path in podman.streams[:2]] == [False, True], "what came between is not missed"
 
 
 class TestPodman:
