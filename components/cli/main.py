@@ -122,7 +122,15 @@ def scale(
         from components.cli.scale import scale as follow
 
         wanted = Wanted(
-            workload, node, cpu, memory, cpu_shares, cpuset, dry_run=dry_run, wait=wait, on_shortage=on_shortage
+            workload=workload,
+            node=node,
+            cpu=cpu,
+            memory=memory,
+            cpu_shares=cpu_shares,
+            cpuset=cpuset,
+            dry_run=dry_run,
+            wait=wait,
+            on_shortage=on_shortage,
         )
         return follow(settings, wanted, as_json=as_json)
 

@@ -43,16 +43,16 @@ EXIT_OF: Final = {
 }
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Wanted:
     """What was asked for on the command line, not yet read."""
 
     workload: str
     node: str | None
-    cpu: str | None
-    memory: str | None
-    cpu_shares: int | None
-    cpuset: str | None
+    cpu: str | None = None
+    memory: str | None = None
+    cpu_shares: int | None = None
+    cpuset: str | None = None
     dry_run: bool
     wait: str
     on_shortage: str

@@ -210,6 +210,6 @@ class TestCommands:
         from components.cli.scale import Wanted, scale
 
         monkeypatch.setenv("PIRISCALE_IDENTITY", "node_agent/a")
-        wanted = Wanted("nav", "a", "2", None, None, None, dry_run=False, wait="30s", on_shortage="reject")
+        wanted = Wanted(workload="nav", node="a", cpu="2", dry_run=False, wait="30s", on_shortage="reject")
         with pytest.raises(CliError, match="not let this identity publish on scaling/action: Not authorized"):
             scale(settings_for(broker, tmp_path), wanted, as_json=True)
