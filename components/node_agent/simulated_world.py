@@ -197,12 +197,11 @@ class SimulatedWorld:
 
 
 def _lower(own: Limits, parents: Limits) -> Limits:
-    """Those of the parents' limits that bind more tightly than the container's own."""
+    """Those of the parents' limits that are numbers and bind more tightly than the container's own."""
     return parents.only(
         {
             name
-            for name in ("cpu_limit", "memory_limit")
-            if (above := getattr(parents, name)) is not None
-            and ((mine := getattr(own, name)) is None or above < mine)
+            for name, above in parents.asked.items()
+            if isinstance(above, int) and ((mine := getattr(own, name)) is None or above < mine)
         }
     )
