@@ -175,7 +175,7 @@ def _refused(
     """Answerable when the identity is sound; else for the dead letters."""
     text, reason = _explain(error)
     fields = topic.message.identity
-    told = ("id", "action_id", "node", "workload_id")
+    told = ("id", "action_id", "event_id", "node", "workload_id")
     identity = {field: body[field] for field in told if _identifies(field, body.get(field))}
     if not fields or not identity.keys() >= set(fields) or body.get("v", 1) != 1:
         return _malformed(address, payload, RejectReason.INVALID, text)

@@ -1,6 +1,6 @@
 """Performance events and what came of them."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,6 +21,8 @@ class Indicator(BaseModel):
 
 class PerfEvent(Message):
     """Fields of both performance events; repeated until its outcome comes."""
+
+    identity: ClassVar[tuple[str, ...]] = ("event_id", "node", "workload_id")
 
     event_id: Id
     episode_id: Id = Field(description="one from the first sign of degradation to recovery")

@@ -141,7 +141,7 @@ class ActionController:
         self._trouble = str(error)
         if not isinstance(item, ScalingAction):
             return []  # the request stays open, so its answer comes again
-        return [self._refuse(item, Reason.STORAGE_ERROR, str(error))]
+        return [self._refuse(refusal(item, Reason.STORAGE_ERROR, str(error)))]
 
     def tick(self, now: Instant) -> list[Output]:
         """Repeat unanswered requests, go on with retries, end what waited too long."""
@@ -179,20 +179,20 @@ class ActionController:
             return [known.model_copy(update={"wire": action.wire})]
         if len(self._tasks) >= OPEN_ACTIONS_MAX:
             text = f"{OPEN_ACTIONS_MAX} actions are under way; ask again when some have ended"
-            return [self._refuse(action, Reason.OVERLOADED, text)]
+            return [self._refuse(refusal(action, Reason.OVERLOADED, text))]
         self._journal.accept(action, now.epoch_ms)
         self._trouble = None
         wait_until = now.monotonic + action.wait_s
         task = Task(action, now, wait_until=wait_until, entered=now.monotonic)
         return [task.status(), *self._admit(task, now)]
 
-    def _refuse(self, action: ScalingAction, reason: Reason, text: str) -> ScalingStatus:
+    def _refuse(self, final: ScalingStatus) -> ScalingStatus:
         """The final status of an action that is not accepted; remembered, so that a copy of it gets no other."""
-        self._refused[action.action_id] = refusal(action, reason, text)
-        self._exposition.ended(self._refused[action.action_id])
+        self._refused[final.action_id] = final
+        self._exposition.ended(final)
         if len(self._refused) > REFUSED_MAX:
             del self._refused[next(iter(self._refused))]
-        return self._refused[action.action_id]
+        return final
 
     def _admit(self, task: Task, now: Instant) -> list[Output]:
         task.number = next(self._numbers)
@@ -293,11 +293,9 @@ class ActionController:
     def _bad_request(self, bad: BadRequest, now: Instant) -> list[Output]:
         if bad.request is not ScalingAction or bad.identity["action_id"] in self._tasks:
             return []
-        status = self._journal.final_of(bad.identity["action_id"])
-        if status is None:
-            status = unreadable(bad)
-            self._exposition.ended(status)
-        return [status]
+        action_id = bad.identity["action_id"]
+        known = self._refused.get(action_id) or self._journal.final_of(action_id)
+        return [known.model_copy(update={"wire": bad.wire}) if known else self._refuse(unreadable(bad))]
 
     def _follow(self, task: Task, step: Sequence[Message] | ScalingStatus, now: Instant) -> list[Output]:
         """Publish what a step says; a final status ends the task and lets the next one start.

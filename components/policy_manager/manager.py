@@ -10,11 +10,13 @@ from broker.bus import Subscription
 from components.component import Instant, Output
 from components.durations import Durations
 from components.pauses import Pause, after, pause_of
-from components.policy_manager.decision import Facts, NotRequired, Scale, decide, limits_in_force, restored
+from components.policy_manager.decision import Facts, NotRequired, Scale, back, decide
 from components.policy_manager.exposition import EVENT_TO_VERIFIED, families
 from components.policy_manager.journal import Journal
 from components.policy_manager.messages import (
+    Asked,
     Key,
+    asked,
     failure,
     key_of,
     not_required,
@@ -22,11 +24,12 @@ from components.policy_manager.messages import (
     scaling_action,
 )
 from components.policy_manager.standing import IN_FORCE, Standing
+from components.policy_manager.unwritten import Unwritten
 from components.policy_manager.workloads import Workloads
 from components.repeater import Repeater
 from components.settings import PolicySettings, Settings
 from components.storage import StorageError
-from schemas.codec import Cleared
+from schemas.codec import BadRequest, Cleared
 from schemas.enums import ActionOutcome, CauseType, Reason
 from schemas.performance import PerfDegraded, PerfEvent, PerfOutcome, PerfRecovered
 from schemas.resources import ResourceState
@@ -70,9 +73,7 @@ class PolicyManager:
         self._repeater = Repeater()
         self._held: dict[str, PerfEvent] = {}
         """Events that wait for the state of their workload."""
-        self._pauses_unwritten = False
-        self._unwritten: dict[str, PerfOutcome] = {}
-        """Outcomes that were said though the journal could not take them."""
+        self._unwritten = Unwritten()
         self._settled_at = self._chore_at = self._prune_at = float("-inf")
         self._handlers: dict[type, Callable[[Any, Instant], list[Output]]] = {
             PerfDegraded: self._event,
@@ -81,6 +82,7 @@ class PolicyManager:
             ResourceState: self._state,
             ScalingControl: self._control,
             Cleared: self._cleared,
+            BadRequest: self._unreadable,
         }
 
     @property
@@ -124,10 +126,11 @@ class PolicyManager:
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
         """Answer an event that cannot be decided; what comes again by itself needs no answer."""
         if isinstance(item, PerfEvent):
-            return self._fail(item, error, now)
+            reason = Reason.STORAGE_ERROR if isinstance(error, StorageError) else None
+            return self._fail(asked(item), reason, f"{type(error).__name__}: {error}", now)
         if isinstance(item, ScalingControl) and isinstance(error, StorageError):
             self.pauses = after(self.pauses, item)  # a person's stop holds at once, written down or not
-            self._pauses_unwritten = True
+            self._unwritten.pauses = True
             return []
         return [] if isinstance(item, ScalingStatus) else None
 
@@ -161,7 +164,7 @@ class PolicyManager:
     # Events
 
     def _event(self, event: PerfEvent, now: Instant) -> list[Output]:
-        said = self._said_before(event)
+        said = self._said_before(asked(event))
         if said is not None:
             return said
         if self._must_wait(event, now):
@@ -169,11 +172,11 @@ class PolicyManager:
             return []
         return self._decide(event, now)
 
-    def _said_before(self, event: PerfEvent) -> list[Output] | None:
+    def _said_before(self, event: Asked) -> list[Output] | None:
         """The outcome of an event that was decided, nothing while it is open; None: it is new."""
         if event.event_id in self._held:
             return []
-        outcome = self._unwritten.get(event.event_id)
+        outcome = self._unwritten.outcomes.get(event.event_id)
         if outcome is None:
             decided = self._journal.event(event.event_id)
             if decided is None:
@@ -226,7 +229,12 @@ class PolicyManager:
             cooldown_left_s=standing.cooldown_left(policy.cooldown_s, now),
         )
 
-    def _fail(self, event: PerfEvent, error: Exception, now: Instant) -> list[Output] | None:
+    def _unreadable(self, bad: BadRequest, now: Instant) -> list[Output]:
+        """An event with a bad value ends at once, so that its sender need not repeat it."""
+        is_event = issubclass(bad.request, PerfEvent)
+        return (self._fail(asked(bad), bad.reason, bad.text, now) or []) if is_event else []
+
+    def _fail(self, event: Asked, reason: Reason | None, text: str, now: Instant) -> list[Output] | None:
         """FAILED for an event that surely was not decided; nothing for one of which that cannot be known."""
         try:
             said = self._said_before(event)
@@ -234,9 +242,9 @@ class PolicyManager:
             return []  # it comes again
         if said is not None:
             return said
-        if len(self._unwritten) >= WAITING_MAX:
+        if len(self._unwritten.outcomes) >= WAITING_MAX:
             return None
-        outcome = self._unwritten[event.event_id] = failure(event, error, self._new_id(), now)
+        outcome = self._unwritten.outcomes[event.event_id] = failure(event, reason, text, self._new_id(), now)
         return [outcome]
 
     # Actions
@@ -291,17 +299,14 @@ class PolicyManager:
 
     def _restore(self, key: Key, standing: Standing, state: ResourceState, now: Instant) -> list[Output]:
         """Back to the baseline, as far as the limits are above it."""
-        current = limits_in_force(state)
-        if current is None or standing.baseline is None:
+        scale = back(standing.baseline, self._settings.policy_of(key[1]), state)
+        if scale is None:
             return []
-        baseline = standing.baseline.merged(self._settings.policy_of(key[1]).baseline.limits)
-        target = restored(baseline, current)
         then = standing.settled()
-        if target.empty:
+        if scale.target.empty:
             self._journal.stand(key, then)
             self.workloads.stand(key, then)
             return []
-        scale = Scale(current, target, state.generation)
         action = scaling_action(key, standing.recovered_event, CauseType.RESTORE, scale, now)
         self._journal.begin(key, action, then)
         self.workloads.stand(key, then)
@@ -319,7 +324,7 @@ class PolicyManager:
         if pauses != self.pauses:
             self._journal.pause(pauses)
             self.pauses = pauses
-            self._pauses_unwritten = False
+            self._unwritten.pauses = False
         return []
 
     def _cleared(self, item: Cleared, now: Instant) -> list[Output]:
@@ -334,12 +339,8 @@ class PolicyManager:
 
     def _write_late(self, now: Instant) -> None:
         """Put into the journal what it could not take before; when it takes it, all is well again."""
-        if self._problem is not None or self._unwritten:
-            if self._pauses_unwritten:
-                self._journal.pause(self.pauses)
-                self._pauses_unwritten = False
-            self._journal.answer(self._unwritten.values(), now)
-            self._unwritten.clear()
+        if self._problem is not None or self._unwritten.outcomes:
+            self._unwritten.write(self._journal, self.pauses, now)
             self._problem = None
 
     def _prune(self, now: Instant) -> None:

@@ -1,12 +1,13 @@
 """What PolicyManager says: actions and outcomes."""
 
 import hashlib
-from typing import Final
+from typing import Final, NamedTuple
 
 from components.component import Instant
 from components.policy_manager.decision import NotRequired, Scale
-from components.storage import StorageError
+from schemas.codec import BadRequest
 from schemas.enums import ActionOutcome, CauseType, EventOutcome, Reason
+from schemas.message import Wire
 from schemas.performance import PerfEvent, PerfOutcome
 from schemas.resources import ResourceState
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
@@ -60,8 +61,25 @@ def not_required(event: PerfEvent, decision: NotRequired, message_id: str, now: 
     )
 
 
-def failure(event: PerfEvent, error: Exception, message_id: str, now: Instant) -> PerfOutcome:
-    """The outcome of an event that could not be decided."""
+class Asked(NamedTuple):
+    """Which event wants an outcome, whether it can be read or not."""
+
+    event_id: str
+    node: str
+    workload_id: str
+    wire: Wire | None
+
+
+def asked(item: PerfEvent | BadRequest) -> Asked:
+    """Which event this is."""
+    if isinstance(item, PerfEvent):
+        return Asked(item.event_id, item.node, item.workload_id, item.wire)
+    told = item.identity
+    return Asked(told["event_id"], told["node"], told["workload_id"], item.wire)
+
+
+def failure(event: Asked, reason: Reason | None, text: str, message_id: str, now: Instant) -> PerfOutcome:
+    """The outcome of an event that could not be read or decided."""
     return PerfOutcome(
         id=message_id,
         ts=now.epoch_ms,
@@ -69,8 +87,8 @@ def failure(event: PerfEvent, error: Exception, message_id: str, now: Instant) -
         node=event.node,
         workload_id=event.workload_id,
         outcome=EventOutcome.FAILED,
-        reason=Reason.STORAGE_ERROR if isinstance(error, StorageError) else None,
-        message=f"{type(error).__name__}: {error}"[:1024],
+        reason=reason,
+        message=text[:1024],
         wire=event.wire,
     )
 

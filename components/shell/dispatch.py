@@ -184,7 +184,7 @@ class Dispatcher:
 
     def _route(self, item: Decoded | Delivery, delivery: Delivery) -> None:
         if delivery.topic == self._status.topic and not isinstance(item, Delivery):
-            self._heard_of_myself(item)
+            self._status.heard(item)
             if not self._wants_status:
                 return
             item = delivery if self._raw else item
@@ -196,10 +196,6 @@ class Dispatcher:
         with about(action_id=_action_of(item)):
             _log.debug("received", extra={"topic": delivery.topic})
             self._handle(item, delivery)
-
-    def _heard_of_myself(self, item: Decoded) -> None:
-        if isinstance(item, Message | Cleared):
-            self._status.heard(item)
 
     def _handle(self, item: object, delivery: Delivery | None) -> None:
         try:

@@ -4,12 +4,12 @@ import importlib.metadata
 from typing import Final
 
 from components.component import Instant
-from schemas.codec import Cleared
+from schemas.codec import Decoded
 from schemas.enums import ConnectionState
-from schemas.message import Message
 from schemas.operations import ComponentStatus
 from schemas.topics import Role, topic_of
 
+_ENDED: Final = frozenset({ConnectionState.LOST, ConnectionState.DISCONNECTED})
 HEAL_INTERVAL_S: Final = 1.0
 """At most once in so long is an untrue status overwritten: two that contradict each other must not flood."""
 
@@ -42,11 +42,11 @@ class OwnStatus:
         """The status message; of the present state, unless another is given."""
         return self._template.model_copy(update={"state": state or self.state})
 
-    def heard(self, said: Message | Cleared) -> None:
-        """Note what the own topic says; it is an untruth unless it comes from this life of ours and is no will."""
+    def heard(self, said: Decoded) -> None:
+        """Note what the own topic says; it is an untruth unless this life of ours said it before it ends."""
         if not isinstance(said, ComponentStatus):
-            self._untrue = True  # cleared, while we live
-        elif said.boot_id != self._template.boot_id or said.state is ConnectionState.LOST:
+            self._untrue = True  # cleared, or unreadable, while we live
+        elif said.boot_id != self._template.boot_id or said.state in _ENDED:
             self._untrue = True
 
     def due(self, now: Instant) -> list[ComponentStatus]:

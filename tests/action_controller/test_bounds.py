@@ -103,7 +103,7 @@ def test_a_bad_copy_of_an_action_changes_nothing_of_the_good_one(bench: Bench) -
     assert bench.hear_json("scaling/action", **bad) == []
     bench.refused()
     ended = bench.only(ScalingStatus)
-    assert bench.hear_json("scaling/action", **bad) == [ended]
+    assert bench.hear_json("scaling/action", **bad) == [ended.model_copy(update={"wire": Wire.JSON})]
 
 
 def test_the_longest_id_goes_all_the_way(bench: Bench) -> None:
@@ -153,3 +153,17 @@ def test_without_a_place_configured_it_lies_in_the_state_directory(
     build(Settings(), lambda _item: None).close()
 
     assert (tmp_path / "piriscale" / "action_controller.sqlite3").exists()
+
+
+def test_an_action_that_could_not_be_read_has_its_one_ending_whatever_comes_under_its_id() -> None:
+    bench = Bench()
+    bench.hear_json("scaling/action", action_id="a-1", node=NODE, workload_id="cam", target={"cpu_limit": -5})
+    first = bench.only(ScalingStatus)
+    assert first.reason is Reason.INVALID_TARGET
+
+    for limit in (-7, 700):
+        bench.hear_json(
+            "scaling/action", action_id="a-1", node=NODE, workload_id="cam", target={"cpu_limit": limit}
+        )
+        assert bench.only(ScalingStatus).message == first.message
+    assert list(bench.controller.tasks) == []

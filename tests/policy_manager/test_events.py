@@ -1,13 +1,14 @@
 """Every performance event gets exactly one outcome, however often it comes and whatever becomes of its action."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from components.policy_manager import build
 from components.policy_manager.manager import STATE_GRACE_S
 from components.settings import PolicyManagerSettings, PolicySettings, Settings
-from schemas.codec import Cleared
+from schemas.codec import BadRequest, Cleared, decode, pack
 from schemas.enums import ActionOutcome, CauseType, EventOutcome, OnShortage, Phase, Reason, TaskState
 from schemas.limits import Limits
 from schemas.message import Wire
@@ -129,6 +130,30 @@ def test_a_json_event_is_answered_in_json_and_others_as_configured(desk: Desk) -
     assert action.wire is Wire.MSGPACK
     assert desk.outcome(final(action)).wire is Wire.JSON
     assert desk.outcome(degraded("e-2"), Wire.JSON).wire is Wire.JSON
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param({"usage": {"cpu": -1, "memory": 1}}, id="a use below nothing"),
+        pytest.param({"limits": {"cpu_limit": 0}}, id="a limit of nothing"),
+        pytest.param({"episode_id": ""}, id="no episode"),
+    ],
+)
+def test_an_event_with_a_bad_value_ends_at_once_and_once(desk: Desk, wrong: dict[str, Any]) -> None:
+    body = degraded("e-1").model_dump(mode="json", exclude_none=True) | wrong
+    bad = decode("perf/degraded", pack(body, Wire.JSON))
+    assert isinstance(bad, BadRequest)
+
+    (first,) = desk.spoken(desk.manager.handle(bad, desk.instant))
+    assert isinstance(first, PerfOutcome)
+    assert (first.event_id, first.node, first.workload_id) == ("e-1", "hpc-1", "nav")
+    assert (first.outcome, first.reason) == (EventOutcome.FAILED, Reason.INVALID_TARGET)
+    assert next(iter(wrong)) in first.message
+    desk.wait(5)
+    assert desk.spoken(desk.manager.handle(bad, desk.instant)) == [first]
+    desk.restart()
+    assert desk.outcome(degraded("e-1")) == first.model_copy(update={"wire": Wire.MSGPACK})
 
 
 def test_an_event_id_of_full_length_still_gives_an_action_id(desk: Desk) -> None:

@@ -77,10 +77,21 @@ def _own(state: str, boot_id: int = BOOT_ID) -> dict[str, object]:
         (_own("lost"), True),
         (_own("lost", 1), True),
         (_own("disconnected", 1), True),
+        (_own("disconnected"), True),
         (b"", True),
-        (b"\xc1", False),
+        (b"\xc1", True),
+        (_own("asleep"), True),
     ],
-    ids=["own-echo", "own-will", "late-will-of-an-earlier-life", "foreign-goodbye", "cleared", "unreadable"],
+    ids=[
+        "own-echo",
+        "own-will",
+        "late-will-of-an-earlier-life",
+        "foreign-goodbye",
+        "goodbye-in-our-name",
+        "cleared",
+        "unreadable",
+        "bad-value",
+    ],
 )
 def test_an_untrue_status_topic_is_overwritten(body: dict[str, object] | bytes, *, untrue: bool) -> None:
     bench = Bench()
