@@ -122,6 +122,14 @@ def limits_in_force(state: ResourceState, sampled: Limits | None = None) -> Limi
     return actual
 
 
+def back(baseline: Limits | None, policy: PolicySettings, state: ResourceState) -> Scale | None:
+    """The scaling back to the baseline, as far as the limits are above it; None: it cannot be told."""
+    current = limits_in_force(state)
+    if current is None or baseline is None:
+        return None
+    return Scale(current, restored(baseline.merged(policy.baseline.limits), current), state.generation)
+
+
 def restored(baseline: Limits, current: Limits) -> Limits:
     """What of the current limits is above the baseline, at its baseline value; empty: nothing."""
     lower = {
