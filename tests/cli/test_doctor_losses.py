@@ -1,6 +1,8 @@
 """`doctor` on brokers that would lose messages: each is a real Mosquitto that was told to."""
 
+import socket
 import subprocess
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +17,7 @@ from components.cli.doctor.finding import Finding, Level
 from components.cli.doctor.losses import QUEUED, check_losses, judge, look_into_queue
 from components.cli.doctor.mosquitto_conf import Configured, check_configuration, running_at
 from components.cli.doctor.mosquitto_conf import judge as judge_file
+from tests.broker.proxy import PUBLISH, Proxy
 from tests.cli.findings import all_ok, only_wrong
 from tests.cli.system import until
 from tests.fixtures.broker import RunningBroker, free_port, has_mosquitto, running_broker
@@ -31,6 +34,31 @@ def told(*lines: str) -> Iterator[RunningBroker]:
     """Mosquitto with further lines; of options said twice the last counts."""
     with running_broker(MosquittoConfiguration(extra=lines)) as running:
         yield running
+
+
+class Stalling(Proxy):
+    """The way to a broker on a busy machine: for a while nothing comes, in the middle of what waited."""
+
+    def __init__(self, broker: RunningBroker, silence_s: float | None) -> None:
+        """`silence_s`: None: nothing comes any more."""
+        self._left = FEW - 10
+        self._silence_s = silence_s
+        self._closing = threading.Event()
+        super().__init__(broker.host, broker.port)
+
+    def __enter__(self) -> BrokerOptions:
+        return BrokerOptions(port=self.port)
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self.close()
+
+    def _passes(self, packet: bytes, target: socket.socket, inwards: bool) -> bool:
+        if inwards and packet[0] >> 4 == PUBLISH:
+            self._left -= 1
+            if not self._left:
+                self._closing.wait(self._silence_s)
+        return super()._passes(packet, target, inwards)
 
 
 def options_of(broker: RunningBroker) -> BrokerOptions:
@@ -77,6 +105,20 @@ def test_a_queue_that_drops_what_the_broker_acknowledged() -> None:
 
     assert f"of {FEW} messages" in found.text
     assert "max_queued_messages" in found.remedy
+
+
+def test_a_busy_machine_on_which_messages_come_late_is_not_taken_for_loss(broker: RunningBroker) -> None:
+    with Stalling(broker, silence_s=1.5) as options:
+        assert look_into_queue(options, FEW) == []
+
+
+def test_where_a_machine_is_too_busy_to_tell_nothing_is_called_lost(broker: RunningBroker) -> None:
+    with Stalling(broker, silence_s=None) as options:
+        (found,) = look_into_queue(options, FEW, patience_s=1.5)
+
+    assert found.level is Level.NOTE
+    assert f"only {FEW - 11} of {FEW} messages" in found.text
+    assert "max_queued_messages" not in found.remedy, "which may be set already, and would change nothing"
 
 
 def test_mosquitto_without_a_configuration_loses_what_is_above_its_default() -> None:

@@ -23,7 +23,7 @@ from schemas.topics import Role
 
 AREA: Final = "broker"
 ANSWER_WITHIN_S: Final = 7.0
-DEALINGS_WITHIN_S: Final = 15.0
+DEALINGS_WITHIN_S: Final = 20.0
 STORING_WITHIN_S: Final = 5.0
 FLEET_WITHIN_S: Final = 15.0
 _OF_TLS: Final = ("CERTIFICATE", "SSL", "refuses us", "does not let")

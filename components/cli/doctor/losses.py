@@ -25,7 +25,13 @@ SESSION_S_MIN: Final = 3600
 QUEUED: Final = 2000
 """Messages that are left to wait for a client that is away; Mosquitto by default keeps 1000 of them."""
 QUEUE_TOPIC: Final = "piriscale-doctor"
+MARK: Final = b"these were all"
+"""Said behind the messages: what comes before it was kept, and what did not come before it never will."""
 QUIET_S: Final = 1.0
+"""Silence after which the mark is said, since a busy machine is silent for a while, too."""
+PATIENCE_S: Final = 4.0
+"""Silence, even of the mark, after which nothing can be told."""
+COUNT_WITHIN_S: Final = 8.0
 TRACE_S: Final = 60
 """The session of the look into the queue would end by itself after that, should we be killed in between."""
 
@@ -99,10 +105,11 @@ def _try_large(options: BrokerOptions, client_id: str, topic: str) -> list[Findi
     return [wrong(AREA, text, remedy)]
 
 
-def look_into_queue(options: BrokerOptions, count: int = QUEUED) -> list[Finding]:
+def look_into_queue(options: BrokerOptions, count: int = QUEUED, patience_s: float = PATIENCE_S) -> list[Finding]:
     """Leave small messages to a client of ours that is away, and count what is there when it comes back.
 
-    On a topic that nobody else uses; the client's session is removed at the end.
+    On a topic that nobody else uses; the client's session is removed at the end. After `patience_s` of silence it
+    cannot be told.
     """
     topic = f"{QUEUE_TOPIC}/{uuid.uuid4().hex[:8]}"
     options = replace(options, session_expiry_s=TRACE_S)
@@ -111,18 +118,31 @@ def look_into_queue(options: BrokerOptions, count: int = QUEUED) -> list[Finding
         with _connected(options, away):
             pass
         refused, unanswered = _publish(options, topic, count)
+        if refused:
+            return [_no_topic()]
+        if unanswered:
+            return [note(AREA, f"the broker took only {count - unanswered} of {count} messages in the time given")]
         with _connected(options, away) as (bus, inbox):
-            arrived = _count(bus, inbox, topic, count)
+            arrived, all_came = _count(bus, inbox, topic, count, patience_s)
     except OSError as error:
         return [note(AREA, f"how many messages wait for one who is away cannot be tried: {error}")]
     finally:
         _remove_session(options, away)
-    if refused or not arrived:
-        text = "how many messages wait for one who is away cannot be tried: this user has no topic for it"
-        return [note(AREA, text, f"allow {QUEUE_TOPIC}/# for writing and reading, at least for the doctor")]
-    if unanswered:
-        return [note(AREA, f"the broker took only {count - unanswered} of {count} messages in the time given")]
+    if not all_came:
+        return [_too_busy(arrived, count) if arrived else _no_topic()]
     return [] if arrived >= count else [_lost(arrived, count)]
+
+
+def _no_topic() -> Finding:
+    text = "how many messages wait for one who is away cannot be tried: this user has no topic for it"
+    return note(AREA, text, f"allow {QUEUE_TOPIC}/# for writing and reading, at least for the doctor")
+
+
+def _too_busy(arrived: int, count: int) -> Finding:
+    text = (
+        f"only {arrived} of {count} messages for one who is away came in the time given; whether others are lost"
+    )
+    return note(AREA, f"{text} cannot be told", "try again when this machine and the broker's are less busy")
 
 
 def _lost(arrived: int, count: int) -> Finding:
@@ -162,18 +182,23 @@ def _publish(options: BrokerOptions, topic: str, count: int) -> tuple[int, int]:
         return bus.counts.negative_acks, count - bus.counts.negative_acks - bus.counts.published
 
 
-def _count(bus: MqttBus, inbox: Inbox, topic: str, count: int) -> int:
-    """How many messages come, until none comes for a while."""
-    arrived = 0
-    deadline = time.monotonic() + ANSWER_WITHIN_S
-    while arrived < count and time.monotonic() < deadline:
+def _count(bus: MqttBus, inbox: Inbox, topic: str, count: int, patience_s: float) -> tuple[int, bool]:
+    """How many of the messages came, and whether it is certain that no others will."""
+    arrived: set[bytes] = set()
+    now = heard = time.monotonic()
+    deadline = now + COUNT_WITHIN_S
+    while len(arrived) < count and now < min(deadline, heard + patience_s):
         event = inbox.take(QUIET_S)
+        now = time.monotonic()
         if event is None:
-            break
-        if isinstance(event, Delivery):
-            arrived += event.topic == topic
+            bus.publish(Frame(topic, MARK))
+        elif isinstance(event, Delivery):
             bus.ack(event)
-    return arrived
+            if event.payload == MARK:
+                return len(arrived), True
+            arrived.add(event.payload)
+            heard = now
+    return len(arrived), len(arrived) >= count
 
 
 def _remove_session(options: BrokerOptions, identity: Identity) -> None:
