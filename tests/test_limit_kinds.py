@@ -1,8 +1,7 @@
-"""Every kind of limit is known wherever kinds are spelled out: one that is forgotten would be lost unsaid.
+"""Every kind of limit is known wherever kinds are spelled out: one that is forgotten would be lost unsaid."""
 
-The steps are those of components/new-limit.md.
-"""
-
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, cast
@@ -20,7 +19,7 @@ from components.resource_manager.rollback import rollback_of
 from components.resource_manager.turn import Turn
 from schemas.limits import Amount, Limits, mismatches
 from tests.cli.system import Configuration
-from tests.node_agent.test_cgroups import CONTAINER, SYSTEMD, TestHybrid, Tree, crun_with_systemd, hybrid
+from tests.node_agent.test_cgroups import CONTAINER, ID, SYSTEMD, Tree, crun_with_systemd, hybrid
 from tests.node_agent.test_plan import HOST, OWN, UNLIMITED
 
 
@@ -61,6 +60,8 @@ SOME_VALUE = {
     ),
 }
 KINDS = set(Limits.model_fields)
+PLACES = {1: f"libpod_parent/libpod-{ID}", 2: f"{SYSTEMD}/container"}
+"""The container's own cgroup."""
 
 each_kind = pytest.mark.parametrize("kind", SOME_VALUE)
 each_version = pytest.mark.parametrize("version", FORMATS)
@@ -72,56 +73,67 @@ def some(kind: str) -> Limits:
 
 def unlimited(root: Path, version: int) -> Tree:
     """A container without limits."""
-    return hybrid(root) if version == 1 else crun_with_systemd(root, {}, {})
+    return hybrid(root, PLACES[1]) if version == 1 else crun_with_systemd(root, {}, {})
+
+
+@contextmanager
+def step(number: int, what: str) -> Iterator[None]:
+    """Whatever goes wrong within means that this step was forgotten."""
+    try:
+        yield
+    except Exception as error:
+        raise AssertionError(f"step {number} of components/new-limit.md: {what}") from error
 
 
 def test_these_tests_have_a_value_of_each_kind() -> None:
-    assert set(SOME_VALUE) == KINDS, "step 1: the rest of this file tries what stands in SOME_VALUE"
+    with step(1, "a value in SOME_VALUE, for the other tests here"):
+        assert set(SOME_VALUE) == KINDS
 
 
 def test_the_agent_knows_the_controller_of_each_kind() -> None:
-    assert set(CONTROLLER_OF) == KINDS, "step 2: CONTROLLER_OF"
-
-
-def test_the_agent_looks_for_the_controllers_of_all_kinds() -> None:
-    assert set(CONTROLLER_OF.values()) <= set(CONTROLLERS), "step 2: CONTROLLERS"
+    with step(2, "CONTROLLER_OF"):
+        assert set(CONTROLLER_OF) == KINDS
+    with step(2, "CONTROLLERS"):
+        assert set(CONTROLLER_OF.values()) <= set(CONTROLLERS)
 
 
 @each_version
 def test_the_agent_knows_the_file_of_each_kind(version: int) -> None:
-    """Or a limit whose file is missing would not be told as one that cannot be changed."""
-    assert set(FORMATS[version].file_of) == KINDS, "step 3: file_of"
+    """Else a limit that the kernel has no file for would not be refused."""
+    with step(3, "file_of"):
+        assert set(FORMATS[version].file_of) == KINDS
 
 
 @each_version
 @each_kind
-def test_what_the_kernel_has_is_read(tmp_path: Path, kind: str, version: int) -> None:
+def test_what_is_in_the_kernel_is_read(tmp_path: Path, kind: str, version: int) -> None:
     tree = unlimited(tmp_path, version)
     hierarchy, file, text = SOME_VALUE[kind].v1 if version == 1 else ("", *SOME_VALUE[kind].v2)
-    path = f"{hierarchy}/{TestHybrid.PATH}" if version == 1 else f"{SYSTEMD}/container"
-    tree.write(f"sys/fs/cgroup/{path}/{file}", text)
+    tree.write(f"sys/fs/cgroup/{hierarchy}/{PLACES[version]}/{file}", text)
 
-    enforced = tree.reader().read(CONTAINER)
-
-    assert mismatches(some(kind), enforced.limits) == [], "step 4: _read; and the trees of test_cgroups.py"
-    assert kind not in enforced.unchangeable, "step 4: the trees of test_cgroups.py"
+    with step(4, "_read, or the trees of test_cgroups.py"):
+        enforced = tree.reader().read(CONTAINER)
+        assert mismatches(some(kind), enforced.limits) == []
+        assert kind not in enforced.unchangeable
 
 
 @each_kind
 def test_podman_is_told(kind: str) -> None:
-    body = resources_for(some(kind), OWN)
-    assert body != {}, "step 5: resources_for"
-    assert full_set(body, UNLIMITED, {}) == body, "step 5: full_set"
+    with step(5, "resources_for"):
+        body = resources_for(some(kind), OWN)
+        assert body != {}
+    with step(5, "full_set"):
+        assert full_set(body, UNLIMITED, {}) == body
 
 
 @each_version
 @each_kind
-def test_podman_is_told_the_old_value_also_where_there_was_none(tmp_path: Path, kind: str, version: int) -> None:
+def test_podman_is_told_what_was_before_even_if_that_was_no_limit(tmp_path: Path, kind: str, version: int) -> None:
     """Since 5.1 it stores what it then refuses, and would use it at the next start."""
     reader = unlimited(tmp_path, version).reader()
-    present, own = reader.read(CONTAINER).limits, reader.own_values(CONTAINER)
-
-    assert resources_for(some(kind), own).keys() == before(some(kind), own, present, HOST).keys(), "step 5: before"
+    own, shown = reader.own_values(CONTAINER), reader.read(CONTAINER).limits
+    with step(5, "before"):
+        assert before(some(kind), own, shown, HOST) != {}
 
 
 @each_kind
@@ -131,30 +143,32 @@ def test_a_kind_that_had_no_limit_can_be_taken_back(kind: str) -> None:
     turn = cast("Turn", SimpleNamespace(work=work))
     record = WorkloadRecord(node="hpc-1", name="cam", actual=Limits())
 
-    back, _ = rollback_of(turn, record, some(kind))
-
-    assert getattr(back, kind) is not None, "step 7: whole"
+    with step(7, "whole"):
+        back, _ = rollback_of(turn, record, some(kind))
+        assert getattr(back, kind) is not None
 
 
 @each_kind
 def test_it_can_be_asked_for_on_the_command_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    wanted: list[Wanted] = []
+    heard: list[Wanted] = []
 
-    def follow(_settings: object, asked: Wanted, *, as_json: bool) -> int:
-        wanted.append(asked)
+    def follow(_settings: object, wanted: Wanted, *, as_json: bool) -> int:
+        heard.append(wanted)
         return int(as_json)
 
     monkeypatch.setattr("components.cli.scale.scale", follow)
     (tmp_path / "piriscale.toml").touch()
 
-    result = Configuration(tmp_path / "piriscale.toml", 1).cli("scale", "cam", *SOME_VALUE[kind].option)
-
-    assert result.exit_code == 0, f"step 9: the option; {result.output}"
-    assert wanted[0].action("hpc-1").target == some(kind), "step 9: Wanted, its action, and who fills it"
+    with step(9, "the option"):
+        result = Configuration(tmp_path / "piriscale.toml", 1).cli("scale", "cam", *SOME_VALUE[kind].option)
+        assert result.exit_code == 0, result.output
+    with step(9, "Wanted"):
+        assert heard[0].action("hpc-1").target == some(kind)
 
 
 @each_kind
 def test_people_are_told(kind: str) -> None:
-    assert describe(some(kind)) != describe(Limits()), "step 10: describe"
+    with step(10, "describe"):
+        assert describe(some(kind)) != describe(Limits())
