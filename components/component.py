@@ -110,6 +110,14 @@ class Tethered(Protocol):
 
 
 @runtime_checkable
+class Renewable(Protocol):
+    """A component that may have to begin anew, as after a restart of its process."""
+
+    renewal: str | None
+    """Why it has to; None: it need not."""
+
+
+@runtime_checkable
 class Parallel(Protocol):
     """A component that needs more calls at a time than the shell's usual number."""
 

@@ -82,6 +82,7 @@ class StatusRequest(Request):
 
     node: Name
     workload_id: Name | None = None
+    boot_id: Count | None = Field(None, description="the latest boot of the agent that the asker knows of")
 
 
 class RuntimeStatus(BaseModel):

@@ -7,9 +7,12 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schemas.asked import refuse_unknown_limits
 from schemas.enums import DesiredOperation, Reason, ReconcileCause, SyncState, UpdateResult, Verdict
 from schemas.limits import Amount, Limits, MiB, Millicores
-from schemas.message import Count, Id, Message, Name, Reply, Request, Text
+from schemas.message import LARGEST_INTEGER, Count, Id, Message, Name, Reply, Request, Text
 
 ATTEMPT_MAX: Final = 1_000_000
+CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
+"""Our generations and boot ids begin in epoch seconds and grow by one. A larger one is not ours, and would leave
+no room above it."""
 
 Attempt = Annotated[int, Field(strict=True, ge=1, le=ATTEMPT_MAX, description="grows with each retry, not repeat")]
 

@@ -37,6 +37,7 @@ def build(settings: Settings, post: Callable[[object], None]) -> Component:
         watcher=EventWatcher(runtime, post),
         clock=time.monotonic,
         release=release,
+        outlive=store.outlive,
     )
 
 

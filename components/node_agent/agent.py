@@ -35,6 +35,7 @@ from components.settings import Settings
 from schemas.codec import BadRequest
 from schemas.enums import SnapshotTrigger
 from schemas.node import StatusRequest, UpdateRequest
+from schemas.resources import CREDIBLE_MAX
 from schemas.topics import Role, topic_of
 
 OTHER_CALLS: Final = 4
@@ -70,13 +71,19 @@ class NodeAgent:
         watcher: Watcher | None,
         clock: Callable[[], float],
         release: Callable[[], None] = lambda: None,
+        outlive: Callable[[int], bool] = lambda _boot_id: False,
     ) -> None:
-        """`clock` gives the seconds of `Instant.monotonic`, to the calls; `release` closes what the agent uses."""
+        """`clock` gives the seconds of `Instant.monotonic`, to the calls; `release` closes what the agent uses.
+
+        `outlive` lets the next boot_id be above the given one; False: it could not be written down.
+        """
         mine = settings.node_agent
         self.instance = mine.node
         self.boot_id = boot_id
         self._watcher = watcher
         self._release = release
+        self._outlive = outlive
+        self.renewal: str | None = None
         self._lost: str | None = None
         stamps = Stamps()
         procedure = UpdateProcedure(runtime, intents, stamps, margin_mib=mine.memory_margin_mib, clock=clock)
@@ -111,6 +118,8 @@ class NodeAgent:
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
         """React to a request, to what a call brought back, or to news from the runtime."""
+        if isinstance(item, UpdateRequest | StatusRequest):
+            self._heed(item.boot_id)
         match item:
             case UpdateRequest():
                 return self._commands.request(item, now)
@@ -123,6 +132,12 @@ class NodeAgent:
             case ContainersChanged() | RuntimeFound() | RuntimeLost():
                 return self._noticed(item, now)
         return self._read(item, now)
+
+    def _heed(self, known: int | None) -> None:
+        """A later boot of ours is known: our state directory was lost, and the clock went back. Begin above it."""
+        later = known is not None and self.boot_id < known <= CREDIBLE_MAX
+        if known is not None and later and self.renewal is None and self._outlive(known):
+            self.renewal = f"boot {known} of this agent is known, this one is only {self.boot_id}"
 
     def _read(self, item: Any, now: Instant) -> list[Output]:
         match item:

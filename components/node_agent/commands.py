@@ -14,7 +14,7 @@ from components.node_agent.writes import Write, Writes
 from schemas.codec import BadRequest
 from schemas.enums import Reason, UpdateState
 from schemas.node import UpdateReply, UpdateRequest, UpdateStatus
-from schemas.resources import Fence
+from schemas.resources import CREDIBLE_MAX, Fence
 
 DEADLINE_DEFAULT_S: Final = 10.0
 OBSERVATION_S: Final = 120.0
@@ -64,6 +64,9 @@ class Commands:
         if request.boot_id is not None and request.boot_id != self._boot_id:
             text = f"meant for boot {request.boot_id} of this agent, present is {self._boot_id}"
             return [self._reply(request, _refused(Reason.EXPIRED, text))]
+        if (request.generation or 0) > CREDIBLE_MAX:
+            text = f"generation {request.generation} is none of ours, and nothing could come after it"
+            return [self._reply(request, _refused(Reason.INVALID_TARGET, text))]
         name = self._inventory.name_of(request.workload_id)
         deadline_s = DEADLINE_DEFAULT_S if request.deadline_ms is None else request.deadline_ms / 1000
         order = UpdateOrder(request.workload_id, request.limits, now.monotonic + deadline_s, request.runtime_id)

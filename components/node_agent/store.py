@@ -43,6 +43,9 @@ class BootStore(Protocol):
     def next_boot(self, epoch_s: int) -> int:
         """A number larger than every earlier one: max(last + 1, `epoch_s`). Durable when it returns."""
 
+    def outlive(self, boot_id: int) -> bool:
+        """Let the next boot be above this one. False when that could not be written down, which is logged."""
+
 
 class MemoryStore:
     """Both stores in memory, for tests and simulations: keep the object to survive a crash."""
@@ -67,6 +70,11 @@ class MemoryStore:
         """The next number."""
         self._boot = max(self._boot + 1, epoch_s)
         return self._boot
+
+    def outlive(self, boot_id: int) -> bool:
+        """The next is above this one."""
+        self._boot = max(self._boot, boot_id)
+        return True
 
 
 class FileStore:
@@ -145,6 +153,15 @@ class FileStore:
             _log.error("%s: %s; counting from the clock", path, error)
             last = 0
         boot = max(last + 1, epoch_s)
+        self._note(boot)
+        return boot
+
+    def outlive(self, boot_id: int) -> bool:
+        """Replace the file, sync."""
+        return self._note(boot_id)
+
+    def _note(self, boot: int) -> bool:
+        path = self._directory / "boot"
         try:
             fresh = path.with_suffix(".new")
             with fresh.open("w", encoding="ascii") as file:
@@ -155,7 +172,8 @@ class FileStore:
             _sync_directory(self._directory)
         except OSError as error:
             _log.error("%s: %s; if the clock goes back, the next boot may be taken for an old one", path, error)
-        return boot
+            return False
+        return True
 
     def close(self) -> None:
         """Close the file."""

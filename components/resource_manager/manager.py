@@ -12,6 +12,7 @@ from components.presence import away, supersedes
 from components.resource_manager import admission, drift, judgement, leases, observation, silence
 from components.resource_manager.exposition import families
 from components.resource_manager.ledger import Ledger
+from components.resource_manager.records import NodeRecord
 from components.resource_manager.turn import Live, Turn
 from components.settings import Settings
 from components.storage import StorageError
@@ -124,10 +125,10 @@ class ResourceManager:
                 message = judgement.reconcile_message(record)
                 self._live.repeater.send(("reconcile", record.key), message, now.monotonic)
         out += self._live.repeater.repeat_all(now.monotonic)
-        for node in self._ledger.nodes:
-            agent = self._live.agents.get(node)
+        for known in self._ledger.nodes.values():
+            agent = self._live.agents.get(known.node)
             if agent is None or not away(agent):
-                out.append(observation.ask(self._live, node, now))
+                out.append(observation.ask(self._live, known, now))
         return out
 
     def handle(self, item: Any, now: Instant) -> list[Output]:
@@ -234,7 +235,8 @@ class ResourceManager:
             drift.lost(turn, node, f"the agent of {node} is {told.state}; what is in force there is not known")
             observation.ask_no_more(self._live, node)
         elif before is not None and away(before) and not away(told):
-            turn.say(observation.ask(self._live, node, turn.now))
+            known = turn.work.node(node) or NodeRecord(node=node)
+            turn.say(observation.ask(self._live, known, turn.now))
 
     def _own_state(self, turn: Turn, told: ResourceState) -> None:
         """Meet a retained state: our echo, what a lost ledger had said, or the ghost of a workload long gone."""

@@ -3,11 +3,11 @@
 from typing import Any, Final
 
 from components.component import Instant
+from components.presence import away
 from components.resource_manager import silence
 from components.resource_manager.drift import admit_again, consider
 from components.resource_manager.lifecycle import SyncEvent
 from components.resource_manager.records import (
-    GENERATION_CREDIBLE_MAX,
     NEVER,
     REVISION_CREDIBLE_MAX,
     NodeRecord,
@@ -21,7 +21,7 @@ from components.resource_manager.turn import Live, Turn
 from schemas.enums import Reason, ReconcileCause, SnapshotTrigger, Verdict
 from schemas.message import Message
 from schemas.node import ContainerReport, NodeInfo, NodeSnapshot, StatusReply, StatusRequest
-from schemas.resources import ResourceState
+from schemas.resources import CREDIBLE_MAX, ResourceState
 
 CAUSE_OF: Final = {
     SnapshotTrigger.START: ReconcileCause.AGENT_START,
@@ -33,11 +33,10 @@ SNAPSHOTS_TO_VANISH: Final = 2
 """Complete snapshots without a container until it counts as gone; an event counts at once."""
 
 
-def ask(live: Live, node: str, now: Instant) -> Message:
+def ask(live: Live, node: NodeRecord, now: Instant) -> Message:
     """Ask an agent what runs; said again until it answers or is away."""
-    return live.repeater.send(
-        ("all", node), StatusRequest(id=f"all:{node}:{now.epoch_ms}", node=node), now.monotonic
-    )
+    question = StatusRequest(id=f"all:{node.node}:{now.epoch_ms}", node=node.node, boot_id=node.boot_id)
+    return live.repeater.send(("all", node.node), question, now.monotonic)
 
 
 def ask_no_more(live: Live, node: str) -> None:
@@ -48,7 +47,7 @@ def ask_no_more(live: Live, node: str) -> None:
 def info(turn: Turn, told: NodeInfo) -> None:
     """Take in what a node is."""
     node = turn.work.node(told.node) or NodeRecord(node=told.node)
-    if told.boot_id < node.boot_id:
+    if told.boot_id > CREDIBLE_MAX or _outdated(turn, node, told.boot_id):
         return
     unsupported = {
         name: capability.reason or "not supported there"
@@ -66,6 +65,19 @@ def info(turn: Turn, told: NodeInfo) -> None:
             _recognize_unlimited(turn, record)
 
 
+def _outdated(turn: Turn, node: NodeRecord, boot_id: int) -> bool:
+    """Whether this is of an earlier boot than the ledger knows.
+
+    It may be late, or the agent lost its state directory and its clock went back: asked, it hears of the later one.
+    """
+    if boot_id >= node.boot_id:
+        return False
+    presence = turn.live.agents.get(node.node)
+    if ("all", node.node) not in turn.live.repeater and (presence is None or not away(presence)):
+        turn.say(ask(turn.live, node, turn.now))
+    return True
+
+
 def _new_boot(turn: Turn, node: NodeRecord, boot_id: int) -> None:
     """Note an agent's restart: its fences are gone, and what was sent to the earlier one will not be done."""
     if boot_id <= node.boot_id:
@@ -81,7 +93,7 @@ def _new_boot(turn: Turn, node: NodeRecord, boot_id: int) -> None:
 def snapshot(turn: Turn, told: NodeSnapshot) -> None:
     """Take in all containers of a node."""
     node = turn.work.node(told.node) or NodeRecord(node=told.node)
-    if told.boot_id < node.boot_id:
+    if told.boot_id > CREDIBLE_MAX or _outdated(turn, node, told.boot_id):
         return
     if not node.heard:
         node = node.model_copy(update={"heard": True})
@@ -100,7 +112,7 @@ def snapshot(turn: Turn, told: NodeSnapshot) -> None:
 def status(turn: Turn, told: StatusReply) -> None:
     """Take in an agent's answer. It proves nothing about containers it does not name."""
     node = turn.work.node(told.node)
-    if not told.success or node is None or told.boot_id < node.boot_id:
+    if not told.success or node is None or not node.boot_id <= told.boot_id <= CREDIBLE_MAX:
         return
     if str(told.in_reply_to).startswith("all:"):
         ask_no_more(turn.live, told.node)
@@ -271,7 +283,7 @@ def rebuilt_from(turn: Turn, told: ResourceState) -> None:
     key = (told.node, told.workload_id)
     record = turn.work.workload(key)
     known = record.generation if record else turn.work.ledger.generations.get(key, 0)
-    if not known < told.generation <= GENERATION_CREDIBLE_MAX or told.desired is None:
+    if not known < told.generation <= CREDIBLE_MAX or told.desired is None:
         return
     if told.revision > REVISION_CREDIBLE_MAX:
         return

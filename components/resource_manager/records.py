@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from schemas.enums import Reason, ReconcileCause, SyncState, Verdict
 from schemas.limits import Amount, Limits
 from schemas.message import LARGEST_INTEGER
-from schemas.resources import ATTEMPT_MAX, Fence, LastFailure, ResourceState
+from schemas.resources import ATTEMPT_MAX, CREDIBLE_MAX, Fence, LastFailure, ResourceState
 
 Key = tuple[str, str]
 """Node and workload name."""
@@ -17,9 +17,6 @@ Stamp = tuple[int, int]
 """(boot_id, seq) of an observation; only a newer one replaces an older."""
 
 NEVER: Stamp = (0, 0)
-
-GENERATION_CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
-"""Ours begin in epoch seconds and grow by one. A larger one is not ours, and would leave no room above it."""
 
 REVISION_CREDIBLE_MAX: Final = LARGEST_INTEGER // 2
 """Ours grow by one with each change. After a larger one we could not say anything of the workload any more."""
@@ -33,7 +30,7 @@ NO_START: tuple[str, int] = ("", 0)
 
 def credible(fence: Fence | None) -> Fence | None:
     """The fence, unless no desired state of ours can have raised it so high."""
-    return fence if fence is not None and fence.generation <= GENERATION_CREDIBLE_MAX else None
+    return fence if fence is not None and fence.generation <= CREDIBLE_MAX else None
 
 
 class _Record(BaseModel):

@@ -51,6 +51,7 @@ class Process:
         self._topic_prefix = topic_prefix
         self._wire = wire
         self._also = also
+        self._stopping = False
         self._ends: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._http = None
         if metrics_port is not None:
@@ -65,6 +66,11 @@ class Process:
 
     def add(self, build: Build) -> Component:
         """Make a component and its shell. Raises what `build` raises."""
+        component, shell = self._made(build)
+        self.shells.append(shell)
+        return component
+
+    def _made(self, build: Build) -> tuple[Component, Shell]:
         inbox = Inbox()
         component = build(inbox.post)
         shell = Shell(
@@ -73,10 +79,23 @@ class Process:
             self._connect,
             topic_prefix=self._topic_prefix,
             wire=self._wire,
-            on_end=lambda: self._ends.put(f"{shell.name}: {shell.fatal}"),
+            on_end=lambda: self._ended(shell, build),
         )
-        self.shells.append(shell)
-        return component
+        return component, shell
+
+    def _ended(self, shell: Shell, build: Build) -> None:
+        """A component ended by itself, for good or to begin anew. The last act of its worker."""
+        if shell.fatal is not None:
+            self._ends.put(f"{shell.name}: {shell.fatal}")
+        elif not self._stopping:
+            try:
+                _, fresh = self._made(build)
+            except Exception as error:
+                _log.exception("%s cannot begin anew", shell.name)
+                self._ends.put(f"{shell.name}: cannot begin anew: {error}")
+                return
+            self.shells[self.shells.index(shell)] = fresh
+            fresh.start()
 
     def problems(self) -> list[str]:
         """What is wrong, one text each; none: all is well."""
@@ -101,6 +120,7 @@ class Process:
 
     def stop(self) -> bool:
         """Let all components finish what they do and say goodbye. False when one did not end in time."""
+        self._stopping = True
         for shell in self.shells:
             shell.stop()
         until = time.monotonic() + END_WITHIN_S

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from broker.access import component_identity
 from broker.bus import Bus, BusCounts, BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
 from broker.frames import matches
-from components.component import Booted, Component, Observable, Parallel
+from components.component import Booted, Component, Observable, Parallel, Renewable
 from components.shell.calls import CALLS_AT_ONCE, CallPool
 from components.shell.counters import Counters
 from components.shell.dispatch import Clock, Dispatcher, clock
@@ -65,7 +65,8 @@ def client_id_of(role: Role, instance: str, topic_prefix: str = "") -> str:
 class Shell:
     """Runs one component until it is stopped, or until its connection is refused for good.
 
-    `on_end` is called, from the worker, when it ended by itself; `fatal` then says why.
+    `on_end` is called, from the worker, when it ended by itself: `fatal` then says why, or `renewal` says why
+    another shell shall begin anew in its place.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Shell:
         on_end: Callable[[], None] = lambda: None,
     ) -> None:
         self.fatal: str | None = None
+        self.renewal: str | None = None
         self._component = component
         self._inbox = inbox
         self._on_end = on_end
@@ -222,11 +224,18 @@ class Shell:
             if item is not None:
                 self._take(item)
                 pace.busy(time.monotonic())
+                self._heed_renewal()
             self._came_round = time.monotonic()
             if self._came_round >= pace.next_at:
                 self._dispatcher.tick()
                 self._heed_denial(self._came_round)
                 pace.ticked(self._came_round)
+
+    def _heed_renewal(self) -> None:
+        if isinstance(self._component, Renewable) and self._component.renewal is not None:
+            self.renewal = self._component.renewal
+            self._stopping = True
+            _log.warning("begins anew: %s", self.renewal)
 
     def _take(self, item: object) -> None:
         match item:
@@ -294,7 +303,7 @@ class Shell:
             except Exception:
                 _log.exception("could not end cleanly")
         self._disconnected = "stopped"
-        if self.fatal is not None:
+        if self.fatal is not None or self.renewal is not None:
             self._on_end()
 
     def _say_goodbye(self) -> None:

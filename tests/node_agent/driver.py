@@ -49,8 +49,16 @@ class Driver:
             sampler=SimulatedSampler(self.runtime.world.total, self.runtime.world.usage),
             watcher=None,
             clock=self.clock,
+            outlive=self._outlive,
         )
+        self.outlived: list[int] = []
+        """Boots that the next one has to be above."""
+        self.store_is_broken = False
         self._ids = 0
+
+    def _outlive(self, boot_id: int) -> bool:
+        self.outlived.append(boot_id)
+        return not self.store_is_broken
 
     def start(self) -> "Driver":
         """Start, and let the first looks come back."""

@@ -6,8 +6,8 @@ from components.node_agent.simulated import Fault
 from schemas.codec import BadRequest, decode
 from schemas.enums import Reason, UpdateState
 from schemas.limits import Amount, Limits
-from schemas.message import Wire
-from schemas.node import UpdateReply
+from schemas.message import Message, Wire
+from schemas.node import StatusRequest, UpdateReply
 from schemas.resources import Fence
 from tests.node_agent.driver import NODE, Driver, of_type
 
@@ -254,3 +254,39 @@ def test_a_request_whose_handling_fails_is_answered(driver: Driver) -> None:
     reply = outputs[0]
     assert isinstance(reply, UpdateReply)
     assert (reply.in_reply_to, reply.reason) == (request.id, Reason.RUNTIME_ERROR)
+
+
+def test_a_generation_that_nothing_could_come_after_is_refused(driver: Driver) -> None:
+    """Carried out, it would block the container until the agent is started anew."""
+    reply = driver.update(driver.command(2**53, cpu_limit=2000))
+
+    assert (reply.success, reply.reason) == (False, Reason.INVALID_TARGET)
+    assert driver.limits() == FIRST
+    assert driver.update(driver.command(5, cpu_limit=2000)).success
+
+
+def of_a_later_boot(driver: Driver, asked: str, boot_id: int) -> Message:
+    if asked == "a question":
+        return StatusRequest(id="q", node=NODE, boot_id=boot_id)
+    return driver.command(5, cpu_limit=2000).model_copy(update={"boot_id": boot_id})
+
+
+@pytest.mark.parametrize("asked", ["a question", "a command"])
+def test_an_agent_that_hears_of_a_later_boot_of_itself_begins_anew_above_it(driver: Driver, asked: str) -> None:
+    driver.give(of_a_later_boot(driver, asked, 7))
+    assert driver.agent.renewal is None
+
+    driver.give(of_a_later_boot(driver, asked, 9_000))
+
+    assert driver.outlived == [9_000]
+    assert driver.agent.renewal == "boot 9000 of this agent is known, this one is only 7"
+
+
+@pytest.mark.parametrize("asked", ["a question", "a command"])
+def test_it_does_not_when_it_could_not_come_above_it(driver: Driver, asked: str) -> None:
+    driver.give(of_a_later_boot(driver, asked, 2**53))
+    assert driver.agent.renewal is None
+
+    driver.store_is_broken = True
+    driver.give(of_a_later_boot(driver, asked, 9_000))
+    assert driver.agent.renewal is None

@@ -87,3 +87,14 @@ def test_a_spoilt_slot_is_logged_and_the_others_count(tmp_path: Path, caplog: py
 
 def test_ending_what_never_began_is_nothing(tmp_path: Path) -> None:
     FileStore(tmp_path).end("a" * 64)
+
+
+def test_the_next_boot_is_above_one_that_others_know_of(tmp_path: Path) -> None:
+    store = FileStore(tmp_path)
+    assert store.next_boot(10) == 10
+    assert store.outlive(2_000)
+    store.close()
+
+    again = FileStore(tmp_path)
+    assert again.next_boot(10) == 2_001
+    again.close()

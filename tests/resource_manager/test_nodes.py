@@ -6,7 +6,7 @@ from schemas.enums import ConnectionState, Reason, SnapshotTrigger, SyncState, U
 from schemas.limits import Limits
 from schemas.node import StatusRequest
 from schemas.resources import Reconcile
-from tests.resource_manager.bench import Bench, container
+from tests.resource_manager.bench import NODE, Bench, container
 
 CAM, NAV = container("cam"), container("nav", 3000, 2048)
 HOLD_S = 300.0
@@ -151,3 +151,34 @@ def test_a_reconcile_that_failed_on_a_lost_node_tells_so_and_waits(bench: Bench)
     bench.agent_is(ConnectionState.READY)
     bench.snapshot(container("cam", 700, 1024), NAV)
     assert bench.only(Reconcile).desired == Limits(cpu_limit=2500)
+
+
+def test_an_agent_of_an_earlier_boot_is_told_of_the_later_one(bench: Bench) -> None:
+    """It lost its state directory and its clock went back: what it says would be ignored for ever."""
+    later = bench.boot_id
+    bench.boot_id = 7
+
+    bench.info()
+    asked = bench.only(StatusRequest)
+    assert (asked.node, asked.boot_id) == (NODE, later)
+    bench.snapshot(container("cam"), seq=1)
+    bench.agent_says(asked.id, container("cam"))
+    bench.after(1)
+    assert bench.only(StatusRequest) == asked, "until it answers as a later one"
+
+    bench.boot_id = later + 1
+    bench.agent_says(asked.id, container("cam"))
+    bench.after(60)
+    assert [question for question in bench.heard(StatusRequest) if question.id == asked.id] == []
+    assert bench.validate("a-1", cpu=2100).allowed
+
+
+def test_a_boot_that_no_agent_can_have_is_not_believed(bench: Bench) -> None:
+    known = bench.boot_id
+    bench.boot_id = 2**53
+    bench.info()
+    bench.snapshot(container("cam", 100, 1024), seq=1)
+
+    bench.boot_id = known
+    bench.snapshot(container("cam", 2100, 1024), container("nav", 3000, 2048))
+    assert bench.state().actual == Limits(cpu_limit=2100, memory_limit=1024)

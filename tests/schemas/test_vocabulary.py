@@ -57,7 +57,7 @@ FIELDS = {
     "memory_limit cpu_shares cpuset_cpus",
     "UpdateReply": "in_reply_to node action_id attempt success partial reason message workload_id runtime_id "
     "generation actual boot_id seq fence status",
-    "StatusRequest": "node workload_id",
+    "StatusRequest": "node workload_id boot_id",  # boot_id is ours: an agent that lost its own hears of it
     "StatusReply": "in_reply_to node success reason message boot_id seq containers status",
     "NodeSnapshot": "node boot_id seq trigger truncated containers",
     "NodeInfo": "node boot_id total podman_version cgroup_version rootless simulated capabilities",

@@ -10,7 +10,7 @@ import pytest
 
 from broker.bus import BusEvent, Delivery, Identity, Subscription
 from broker.memory import MemoryBroker, MemoryBus
-from components.component import Component, Output
+from components.component import Component, Instant, Output
 from components.shell.inbox import Inbox
 from components.shell.run import ALLOCATIONS_PER_COLLECTION, END_WITHIN_S, Process
 from components.shell.shell import Shell
@@ -267,3 +267,52 @@ def test_health_and_metrics_of_all_components_are_served_together() -> None:
 
     assert 'piriscale_component_up{component="resource_manager"} 1.0' in metrics
     assert 'piriscale_component_up{component="action_controller"} 1.0' in metrics
+
+
+class MortalProbe(Probe):
+    """Wants to begin anew upon its first message."""
+
+    renewal: str | None = None
+
+    def handle(self, item: object, now: Instant) -> list[Output]:
+        self.renewal = "a later life of it is known"
+        return super().handle(item, now)
+
+
+def test_a_component_that_has_to_begin_anew_is_made_anew_in_its_place() -> None:
+    stage = Stage()
+    lives: list[Probe] = []
+
+    def build(_post: Callable[[object], None]) -> Component:
+        lives.append(Probe(on_handle=answer) if lives else MortalProbe(on_handle=answer))
+        return lives[-1]
+
+    stage.process.add(build)
+    asker = Asker(stage.broker)
+    with stage.running():
+        asker.ask(1)
+        asker.hear()
+        until(lambda: len(lives) == 2 and stage.state() is ConnectionState.READY, "begun anew")
+        assert lives[0].closed == 1
+        asker.ask(2)
+        asker.hear()
+        assert len(stage.process.shells) == 1
+        assert stage.process.problems() == []
+    assert lives[1].closed == 1
+
+
+def test_one_that_cannot_be_made_anew_ends_the_process_and_says_why() -> None:
+    stage = Stage()
+    lives: list[Probe] = []
+
+    def build(_post: Callable[[object], None]) -> Component:
+        if lives:
+            raise OSError("the disk is gone")
+        lives.append(MortalProbe(on_handle=answer))
+        return lives[-1]
+
+    stage.process.add(build)
+    asker = Asker(stage.broker)
+    with stage.running():
+        asker.ask(1)
+        assert stage.process.wait() == "resource_manager: cannot begin anew: the disk is gone"
