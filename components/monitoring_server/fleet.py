@@ -17,7 +17,7 @@ SILENT_S: Final = 300.0
 class Node:
     """One node and its workloads by name."""
 
-    __slots__ = ("info", "metrics", "metrics_at", "models", "names", "workloads")
+    __slots__ = ("aliases", "info", "metrics", "metrics_at", "models", "names", "workloads")
 
     def __init__(self) -> None:
         self.metrics: NodeMetrics | None = None
@@ -25,12 +25,14 @@ class Node:
         self.info: NodeInfo | None = None
         self.workloads: dict[str, Workload] = {}
         self.names: dict[str, str] = {}
-        """Names by full container id: an application may know itself by either."""
+        """Names by full container id, as measured: an application may know itself by either."""
+        self.aliases: dict[str, str] = {}
+        """Names by model, and by full container id as the newest snapshot has it: known before any use is."""
         self.models: dict[str, str] = {}
         """Names by Pullpiri's model, where it has just one container: an application may know only its model."""
 
-    def learn_models(self, told: NodeSnapshot) -> None:
-        """Take the models of running containers from their labels. What is a container's own name stays that."""
+    def learn(self, told: NodeSnapshot) -> None:
+        """Take ids, and models of running containers from their labels. A container's own name stays that."""
         names = {container.workload_id for container in told.containers}
         members: defaultdict[str, list[str]] = defaultdict(list)
         for container in told.containers:
@@ -38,6 +40,14 @@ class Node:
                 members[container.model].append(container.workload_id)
         found = {model: of_model[0] for model, of_model in members.items() if len(of_model) == 1}
         self.models = {**self.models, **found} if told.truncated else found
+        ids = {container.runtime_id: container.workload_id for container in told.containers}
+        self.aliases = {**ids, **self.models}
+        self.aliases.pop("", None)
+
+    def unname(self, workload: Workload) -> None:
+        """Forget its container's id, unless that is another workload's by now: containers can be renamed."""
+        if self.names.get(workload.runtime_id) == workload.name:
+            del self.names[workload.runtime_id]
 
 
 class Fleet:
@@ -77,12 +87,19 @@ class Fleet:
         found = node.workloads[name] = self._watch(of, name)
         return found
 
-    def identify(self, node: Node, workload: Workload, runtime_id: str) -> None:
-        """Note that a workload now is another container."""
-        node.names.pop(workload.runtime_id, None)
+    def identify(self, node: Node, workload: Workload, runtime_id: str) -> Workload | None:
+        """Note that a workload now is another container.
+
+        Returns what was watched under that id, while its name was not known, and is not any more.
+        """
+        node.unname(workload)
         workload.runtime_id = runtime_id
-        if runtime_id:
-            node.names[runtime_id] = workload.name
+        if not runtime_id or runtime_id == workload.name:
+            return None
+        node.names[runtime_id] = workload.name
+        stray = node.workloads.pop(runtime_id, None)
+        self.workloads -= stray is not None
+        return stray
 
     def find(self, node: str, name: str) -> Workload | None:
         """The workload, if it is known."""
@@ -101,7 +118,7 @@ class Fleet:
             silent = [w for w in node.workloads.values() if now - w.seen_at > self._silent_s]
             for workload in silent:
                 del node.workloads[workload.name]
-                node.names.pop(workload.runtime_id, None)
+                node.unname(workload)
             self.workloads -= len(silent)
             self.forgotten += len(silent)
             if not node.workloads and node.info is None and now - node.metrics_at > self._silent_s:

@@ -158,7 +158,8 @@ class MonitoringServer:
             if workload is None:
                 continue
             if workload.runtime_id != use.runtime_id:
-                self.fleet.identify(node, workload, use.runtime_id)
+                stray = self.fleet.identify(node, workload, use.runtime_id)
+                said += self._end(stray, now) if stray else []
             if workload.take_use(use, at):
                 said += self._judge(workload, now)
         return said
@@ -168,7 +169,7 @@ class MonitoringServer:
         if node is None:
             return []
         given = message.workload_id
-        name = node.models.get(given) or node.names.get(given, given)
+        name = node.names.get(given) or node.aliases.get(given, given)
         workload = node.workloads.get(name) or self.fleet.admit(node, message.node, name)
         if workload is None:
             return []
@@ -262,7 +263,7 @@ class MonitoringServer:
     def _snapshot(self, message: NodeSnapshot, _now: Instant) -> list[Output]:
         node = self.fleet.node(message.node)
         if node is not None:
-            node.learn_models(message)
+            node.learn(message)
         return []
 
     def _agent(self, message: ComponentStatus, _now: Instant) -> list[Output]:

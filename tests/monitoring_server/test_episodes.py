@@ -6,7 +6,7 @@ from components.settings import ThresholdSettings
 from schemas.codec import Cleared
 from schemas.enums import ConnectionState, PerfStatus
 from schemas.limits import Amount, Limits
-from schemas.metrics import AppMetrics, ContainerMetrics, ContainerUse, NodeMetrics
+from schemas.metrics import AppMetrics, NodeMetrics
 from schemas.node import NodeInfo
 from schemas.operations import ComponentStatus
 from schemas.performance import Indicator, PerfDegraded, PerfEvent, PerfRecovered
@@ -215,18 +215,6 @@ def test_workloads_of_one_name_on_two_nodes_are_two() -> None:
     car = Car()
     car.latency(450, 450, node="hpc-1")
     assert car.latency(450, 450, node="hpc-2") == []
-
-
-def test_an_application_that_knows_itself_by_its_container_id_is_known_by_name() -> None:
-    car = Car()
-    full_id = "f" * 64
-    use = ContainerUse(workload_id="nav", runtime_id=full_id, usage=Amount(cpu=1, memory=1))
-    car.hear(ContainerMetrics(node="hpc-1", containers=(use,)))
-    (event,) = car.latency(*[450] * 3, workload=full_id)
-    assert event.workload_id == "nav"
-    other = "e" * 64
-    car.hear(ContainerMetrics(node="hpc-1", containers=(use.model_copy(update={"runtime_id": other}),)))
-    assert car.server.fleet.nodes["hpc-1"].names == {other: "nav"}
 
 
 @pytest.mark.parametrize("state", [ConnectionState.LOST, ConnectionState.DISCONNECTED])
