@@ -129,6 +129,14 @@ def test_memory_may_be_raised_however_much_is_in_use(bench: Bench) -> None:
     assert bench.update(memory_limit=270).success
 
 
+@pytest.mark.parametrize("more", [Limits(cpu_limit=450), Limits(memory_limit=250), Limits(cpuset_cpus="0-1")])
+def test_more_than_pod_or_slice_allow_is_refused(bench: Bench, more: Limits) -> None:
+    bench.runtime.world.set_parents("app", Limits(cpu_limit=400, memory_limit=200, cpuset_cpus="0"))
+    assert bench.limits == Limits(cpu_limit=400, memory_limit=200), "what binds is in force"
+    result = bench.update(**more.asked)
+    assert (result.reason, bench.runtime.updates) == (Reason.PARENT_LIMIT, 0)
+
+
 def test_the_last_stamp_is_newer_than_the_write(bench: Bench) -> None:
     assert bench.update(cpu_limit=2000).seq == 2
 

@@ -33,6 +33,7 @@ WORDS = {
     RejectReason: "too_large undecodable invalid contradiction unknown_topic handler_failed",
 }
 
+LIMITS = "cpu_limit memory_limit cpu_shares cpuset_cpus"
 FIELDS = {
     "NodeMetrics": "node cpu_usage cpu_count used_memory total_memory rx_bytes tx_bytes read_bytes write_bytes",
     "ContainerMetrics": "node containers",
@@ -53,8 +54,7 @@ FIELDS = {
     "ResourceState": "node workload_id desired actual sync_state generation reason message last_failure since "
     "revision",
     "NodeCapacity": "node total allocated reserved available unlimited",
-    "UpdateRequest": "node workload_id action_id attempt runtime_id generation boot_id deadline_ms cpu_limit "
-    "memory_limit cpu_shares cpuset_cpus",
+    "UpdateRequest": "node workload_id action_id attempt runtime_id generation boot_id deadline_ms " + LIMITS,
     "UpdateReply": "in_reply_to node action_id attempt success partial reason message workload_id runtime_id "
     "generation actual boot_id seq fence status",
     "StatusRequest": "node workload_id boot_id",  # boot_id is ours: an agent that lost its own hears of it
@@ -86,7 +86,7 @@ def test_the_own_fields_of_a_message_are_the_contract(model: type[Message]) -> N
 
 
 def test_limits_and_amounts_have_the_fields_of_the_contract() -> None:
-    assert list(Limits.model_fields) == ["cpu_limit", "memory_limit", "cpu_shares", "cpuset_cpus"]
+    assert list(Limits.model_fields) == LIMITS.split()
     assert list(Amount.model_fields) == ["cpu", "memory"]
 
 
