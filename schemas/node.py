@@ -15,7 +15,7 @@ MODEL_LABEL: Final = "io.pullpiri.annotations.model"
 
 
 class UpdateRequest(Request, Limits):
-    """Give a running container these limits (UpdateResourcesRequest): CPU only, memory only, or both.
+    """Give a running container these limits (UpdateResourcesRequest): any of them, the others stay.
 
     ActionController always names generation, boot_id and runtime_id; without them it is a change by hand.
     """
