@@ -28,6 +28,8 @@ TEXT_LENGTH_MAX: Final = 1024
 """Of what a `BadRequest` or `Malformed` quotes, so that it always fits the answer that carries it."""
 
 _TEXT: Final = {str}
+_KINDS: Final = {str, int, float, bool, type(None), dict, list}
+"""What JSON has, too. MessagePack besides has binary values, and time stamps that meet no `ext_hook`."""
 _JSON_STARTS: Final = b"{ \t\r\n"
 _SURROGATE_ESCAPE: Final = re.compile(r"\\u[dD][89a-fA-F]")
 _UNSUPPORTED_ERRORS: Final = frozenset({"extra_forbidden", "unsupported_limit"})
@@ -225,7 +227,7 @@ def _load_json(text: str) -> Any:
 
 
 def _check_values(root: dict[str, Any]) -> None:
-    """Raise ValueError for NaN, infinities, binary values, keys that are no text, and deep nesting.
+    """Raise ValueError for NaN, infinities, kinds of values that JSON lacks, keys that are no text, deep nesting.
 
     Level by level and in few steps of Python each, since this meets every value of every message.
     """
@@ -236,8 +238,8 @@ def _check_values(root: dict[str, Any]) -> None:
             raise ValueError("keys of a map are text")
         members = [*chain.from_iterable(map(dict.values, dicts)), *chain.from_iterable(lists)]
         kinds = set(map(type, members))
-        if bytes in kinds:
-            raise ValueError("binary values are not allowed")
+        if not kinds <= _KINDS:
+            raise ValueError("binary values and time stamps of MessagePack are not allowed")
         if float in kinds and not all(math.isfinite(member) for member in members if type(member) is float):
             raise ValueError("NaN and infinities are not allowed")
         dicts = [member for member in members if type(member) is dict] if dict in kinds else []

@@ -3,6 +3,7 @@
 import json
 from typing import Any
 
+import msgpack
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -127,6 +128,14 @@ def test_a_message_with_a_field_named_cut_is_cut_all_the_same() -> None:
 @given(st.binary(max_size=300))
 def test_no_payload_breaks_it(payload: bytes) -> None:
     assert isinstance(json.loads(render(payload)), dict)
+
+
+@pytest.mark.parametrize("value", [b"\x00", msgpack.Timestamp(1), msgpack.ExtType(5, b"x"), float("nan")])
+def test_what_has_no_json_is_shown_as_unreadable(value: object) -> None:
+    shown = json.loads(render(msgpack.packb({"action_id": "a", "at": value})))
+
+    assert shown["unreadable"]
+    assert "not allowed" in shown["why"]
 
 
 def test_a_fast_topic_is_limited_and_the_rest_is_counted() -> None:
