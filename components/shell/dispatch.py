@@ -106,7 +106,7 @@ class Dispatcher:
     def delivered(self, delivery: Delivery) -> None:
         """Handle a message and acknowledge it."""
         self.counters.received += 1
-        if delivery.topic != self._dead.topic and self._concerns_us(delivery.topic):
+        if self._concerns_us(delivery):
             self._route(self._decoded(delivery), delivery)
         self._bus.ack(delivery)
 
@@ -171,7 +171,10 @@ class Dispatcher:
             stamp["source"] = self._source
         return stamp
 
-    def _concerns_us(self, topic: str) -> bool:
+    def _concerns_us(self, delivery: Delivery) -> bool:
+        topic = delivery.topic
+        if topic == self._dead.topic or _only_deletes(delivery):
+            return False
         return self._selective is None or topic == self._status.topic or self._selective.concerns(topic)
 
     def _decoded(self, delivery: Delivery) -> Decoded | Delivery:
@@ -252,6 +255,11 @@ class _GaveUpError(Exception):
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
         self.cause = cause
+
+
+def _only_deletes(delivery: Delivery) -> bool:
+    """Whether somebody deletes what was retained where nothing should be, as the letter about it asks to."""
+    return not delivery.payload and not may_be_retained(delivery.topic)
 
 
 def _action_of(item: object) -> str | None:

@@ -4,6 +4,7 @@ import pytest
 
 from components.shell.deadletters import BURST
 from schemas.operations import DeadLetter
+from schemas.topics import TOPICS, Topic
 from tests.shell.bench import Bench
 from tests.shell.doubles import delivery
 
@@ -32,6 +33,36 @@ def test_what_nobody_can_use_becomes_a_dead_letter_counted_by_reason(
     assert bench.dispatcher.counters.rejected == {reason: 1}
     assert len(bench.bus.acked) == 1
     assert bench.probe.handled == []
+
+
+REQUESTS = [topic for topic in TOPICS if not topic.retained]
+NAMES = {"node": "hpc-1", "workload_id": "nav", "component": "node_agent"}
+
+
+@pytest.mark.parametrize("topic", REQUESTS, ids=[topic.template for topic in REQUESTS])
+def test_who_deletes_a_retained_request_as_the_dead_letter_says_gets_no_other_letter(topic: Topic) -> None:
+    bench = Bench()
+    address = topic.address(NAMES)
+
+    bench.dispatcher.delivered(delivery(address, b"{}", retained=True))
+    (letter,) = bench.bus.said
+    assert isinstance(letter, DeadLetter)
+    assert "delete it by publishing nothing to this topic" in letter.message
+
+    bench.dispatcher.delivered(delivery(address, b"", packet_id=2))
+    assert bench.bus.said == [letter]
+    assert bench.probe.handled == []
+    assert bench.dispatcher.counters.received == 2
+    assert bench.dispatcher.counters.rejected == {"invalid": 1}
+    assert len(bench.bus.acked) == 2
+
+
+def test_nothing_on_a_topic_that_nobody_uses_is_still_told() -> None:
+    bench = Bench()
+
+    bench.dispatcher.delivered(delivery("no/such/topic", b""))
+
+    assert bench.dispatcher.counters.rejected == {"unknown_topic": 1}
 
 
 def test_a_flood_of_rubbish_does_not_become_a_flood_of_dead_letters() -> None:
