@@ -64,15 +64,22 @@ def test_messages_are_shown_decoded_with_fields_of_the_future_and_without_debug(
 def test_as_json_every_line_is_an_object_and_rubbish_says_how_it_begins(
     alone: Configuration, broker: RunningBroker
 ) -> None:
-    said = (("scaling/action", pack(ACTION, Wire.JSON)), ("scaling/status", b"\xc1rubbish"))
+    said = (
+        ("scaling/action", pack(ACTION, Wire.JSON)),
+        ("scaling/status", b"\xc1rubbish"),
+        ("scaling/time", b"\x81\xa1a\xd6\xff\x00\x00\x00\x01"),
+        ("scaling/deleted", b""),
+    )
 
     with Speaker(broker, *said), alone.child("tail", "scaling/#", "--json") as child:
-        documents = [json.loads(line) for line in lines_of(child, 4)]
+        documents = [json.loads(line) for line in lines_of(child, 8)]
 
     by_topic = {document["topic"]: document["message"] for document in documents}
     assert by_topic["scaling/action"] == ACTION
     assert by_topic["scaling/status"]["unreadable"] is True
     assert by_topic["scaling/status"]["head"] == b"\xc1rubbish".hex()
+    assert by_topic["scaling/time"]["unreadable"] is True, "a time stamp of MessagePack, which has no JSON"
+    assert by_topic["scaling/deleted"] is None
 
 
 def test_debug_is_shown_when_it_is_asked_for(alone: Configuration, broker: RunningBroker) -> None:
