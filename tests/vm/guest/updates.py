@@ -12,7 +12,7 @@ from tests.vm.guest.cells import STEADY, WORKS, Cell, WrongError, both, refused,
 
 def cpu_only(bench: Bench) -> Cell:
     raised, lowered = tried(bench, STEADY, cpu_limit=1500), tried(bench, STEADY, cpu_limit=400)
-    # No whole percents: systemd rounds these up, which is to be taken as done.
+    # No whole percents: systemd rounds the scope's limit up, and within that, as asked is done.
     return both(raised, lowered, tried(bench, STEADY, cpu_limit=1234), tried(bench, STEADY, cpu_limit=255))
 
 
