@@ -9,7 +9,7 @@ from prometheus_client.core import Metric
 from broker.bus import Subscription
 from components.component import Instant, Output
 from components.presence import away, supersedes
-from components.resource_manager import admission, drift, judgement, leases, observation, silence
+from components.resource_manager import admission, drift, echoes, judgement, leases, observation, silence
 from components.resource_manager.exposition import families
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.records import NodeRecord
@@ -68,7 +68,7 @@ class ResourceManager:
             NodeSnapshot: observation.snapshot,
             StatusReply: self._status_reply,
             ComponentStatus: self._agent_status,
-            ResourceState: self._own_state,
+            ResourceState: echoes.heard,
             Cleared: self._cleared,
             BadRequest: _refuse,
         }
@@ -117,6 +117,7 @@ class ResourceManager:
         self._live.cleared |= dict.fromkeys(gone, now.monotonic)  # the echo may have waited for this connection
         with self._turn(now) as turn:
             self._live.capacities.clear()
+            self._live.echoed.clear()
             for node in self._ledger.nodes:
                 turn.touch(node)
             out += turn.finish()
@@ -164,6 +165,7 @@ class ResourceManager:
                 silence.look(turn)
                 observation.expire_absent(turn)
                 drift.judge_withheld(turn)
+                echoes.restate(turn)
                 self._try_again(turn)
                 self._probe(turn)
                 self._forget_echoes(now)
@@ -237,15 +239,6 @@ class ResourceManager:
         elif before is not None and away(before) and not away(told):
             known = turn.work.node(node) or NodeRecord(node=node)
             turn.say(observation.ask(self._live, known, turn.now))
-
-    def _own_state(self, turn: Turn, told: ResourceState) -> None:
-        """Meet a retained state: our echo, what a lost ledger had said, or the ghost of a workload long gone."""
-        record = turn.work.workload((told.node, told.workload_id))
-        observation.rebuilt_from(turn, told)
-        known = turn.work.workload((told.node, told.workload_id))
-        ghost = record is None and known is None
-        if ghost or (record is not None and record.dormant and told.generation <= record.generation):
-            turn.clear((told.node, told.workload_id))
 
     def _cleared(self, turn: Turn, cleared: Cleared) -> None:
         """A person deleted a retained topic: a state is released, a node without an agent is forgotten."""

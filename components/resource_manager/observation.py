@@ -68,7 +68,7 @@ def info(turn: Turn, told: NodeInfo) -> None:
 def _outdated(turn: Turn, node: NodeRecord, boot_id: int) -> bool:
     """Whether this is of an earlier boot than the ledger knows.
 
-    It may be late, or the agent lost its state directory and its clock went back: asked, it hears of the later one.
+    It may be late, or the agent lost its state directory and its clock went back: asked, it hears of the later.
     """
     if boot_id >= node.boot_id:
         return False

@@ -61,6 +61,12 @@ class Live:
     capacities: dict[str, NodeCapacity] = field(default_factory=dict)
     cleared: dict[Key, float] = field(default_factory=dict)
     """When we last deleted a retained state."""
+    echoed: dict[Key, int] = field(default_factory=dict)
+    """The highest revision of each state that came back to us on this connection."""
+    untrue: dict[Key, bool] = field(default_factory=dict)
+    """States that somebody else has overwritten."""
+    restated: dict[Key, float] = field(default_factory=dict)
+    """From when on a state may be said again over another's word."""
     drifts: Counter[tuple[str, str]] = field(default_factory=Counter)
     reconciles: Counter[str] = field(default_factory=Counter)
 
@@ -185,6 +191,8 @@ class Turn:
     def clear(self, key: Key) -> None:
         """Delete a workload's retained state."""
         self.live.cleared[key] = self.now.monotonic
+        for about in (self.live.echoed, self.live.untrue, self.live.restated):
+            about.pop(key, None)
         self.out.append(Cleared(ResourceState, {"node": key[0], "workload_id": key[1]}))
 
     def finish(self) -> list[Output]:

@@ -227,3 +227,54 @@ def test_a_forgotten_node_may_return_with_an_agent_that_counts_its_lives_anew(be
     bench.snapshot(NAV)
 
     assert bench.validate(cpu=2100).reason is Reason.NOT_RUNNING
+
+
+def forged(bench: Bench, **changes: object) -> ResourceState:
+    return bench.state().model_copy(update={"id": "forged", "generation": 1, **changes})
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        pytest.param({"revision": 1, "since": 1}, id="as of an early revision"),
+        pytest.param({"desired": Limits(cpu_limit=500)}, id="under the present revision"),
+        pytest.param({"revision": 10**6}, id="as of a later revision"),
+    ],
+)
+def test_a_state_that_somebody_overwrote_is_said_again(bench: Bench, changes: dict[str, object]) -> None:
+    bench.scaled(cpu_limit=2500)
+    true = bench.state()
+    bench.hear(true)
+    told = forged(bench, **changes)
+    bench.retained[f"resources/state/{NODE}/cam"] = told
+
+    bench.hear(told)
+    bench.after(1)
+
+    again = bench.only(ResourceState)
+    assert again.revision > true.revision
+    assert again.model_copy(update={"revision": 0}) == true.model_copy(update={"revision": 0})
+    bench.hear(again)
+    bench.after(20)
+    assert bench.heard(ResourceState) == [], "its own echo is no news"
+
+
+def test_an_echo_that_comes_late_is_not_taken_for_anothers_word(bench: Bench) -> None:
+    bench.recorded(cpu_limit=2500)
+    states = bench.heard(ResourceState)
+    assert len(states) == 2, "PENDING and APPLYING"
+
+    for state in states:
+        bench.hear(state)
+
+    assert bench.after(5) == []
+
+
+def test_two_who_contradict_each_other_do_not_flood_the_bus(bench: Bench) -> None:
+    bench.scaled(cpu_limit=2500)
+    said = 0
+    for _ in range(40):
+        bench.hear(forged(bench, revision=10**6))
+        said += sum(isinstance(message, ResourceState) for message in bench.after(0.25))
+
+    assert said == 2

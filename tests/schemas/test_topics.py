@@ -85,6 +85,8 @@ ANSWERABLE: dict[type[Message], tuple[str, ...]] = {
     ActualReport: ("id", "node", "workload_id"),
     UpdateRequest: ("id", "node", "workload_id"),
     StatusRequest: ("id", "node"),
+    PerfDegraded: ("event_id", "node", "workload_id"),
+    PerfRecovered: ("event_id", "node", "workload_id"),
 }
 
 

@@ -12,7 +12,7 @@ from components.resource_manager.manager import ResourceManager
 from components.resource_manager.records import ActionRow, Key, Stage, WorkloadRecord
 from schemas.codec import Cleared, Frame
 from schemas.enums import DesiredOperation, Phase, SyncState
-from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Limits, mismatches
+from schemas.limits import CPU_TOLERANCE_MILLICORES, MEMORY_TOLERANCE_MIB, Amount, Limits, mismatches
 from schemas.resources import (
     DesiredReply,
     DesiredRequest,
@@ -23,6 +23,7 @@ from schemas.resources import (
 from tests.simulation.kernel import Truth, Witness, Write
 from tests.simulation.processes import IDLE_TICK_S, Process, Watcher
 from tests.simulation.spoken import Spoken
+from tests.simulation.uses import Uses
 from tests.simulation.world import Violation
 
 if TYPE_CHECKING:
@@ -33,8 +34,12 @@ LATE_S: Final = 2 * IDLE_TICK_S
 _WORKING: Final = (Phase.RECORDING, Phase.UPDATING, Phase.CONFIRMING)
 
 
-def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]:
-    """allocated(w) of the protocol, CPU and memory: max over desired, actual, and target and rollback of rows."""
+def allocation(record: WorkloadRecord, rows: list[ActionRow], used: Amount | None = None) -> tuple[int, int]:
+    """allocated(w) of the protocol, CPU and memory: max over desired, actual, and target and rollback of rows.
+
+    `used` is what an unlimited one counts; None: what the record says.
+    """
+    usage = record.usage if used is None else used
     if record.dormant:
         return 0, 0
     in_force = record.unlimited.union(*(row.rollback_unlimited for row in rows))
@@ -46,9 +51,9 @@ def allocation(record: WorkloadRecord, rows: list[ActionRow]) -> tuple[int, int]
         counted.append((row.rollback, row.rollback_unlimited, False))
     cpu = memory = 0
     for limits, unlimited, absent_is_use in counted:
-        wanted, use = limits.cpu_limit, record.usage.cpu
+        wanted, use = limits.cpu_limit, usage.cpu
         cpu = max(cpu, use if "cpu_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0)
-        wanted, use = limits.memory_limit, record.usage.memory
+        wanted, use = limits.memory_limit, usage.memory
         memory = max(
             memory, use if "memory_limit" in unlimited or (wanted is None and absent_is_use) else wanted or 0
         )
@@ -71,6 +76,7 @@ class Monitor(Watcher, Witness):
         self.checked = 0
         self._last_write: dict[tuple[str, str, int], tuple[tuple[int, int], Any]] = {}
         self._leases: dict[tuple[int, int, str], float] = {}
+        self.uses = Uses()
         self._before: tuple[dict[Key, WorkloadRecord], dict[str, ActionRow]] = ({}, {})
 
     def fail(self, invariant: str, text: str) -> None:
@@ -95,6 +101,7 @@ class Monitor(Watcher, Witness):
 
     def _after_turn(self, process: Process, item: object, outputs: list[Output]) -> None:
         workloads, rows = self._before
+        self.uses.take(process, item, self.ledger)
         changed = False
         for key, record in self.ledger.workloads.items():
             old = workloads.get(key)
@@ -106,7 +113,7 @@ class Monitor(Watcher, Witness):
             if active.get(action_id) is not rows.get(action_id):
                 changed = True
                 self._row_changed(rows.get(action_id), active.get(action_id) or self.ledger.row(action_id))
-        self._grants(item, outputs)
+        self._grants(process, item, outputs)
         if item == "tick":
             self._reservations_end(process)
         if changed:
@@ -158,7 +165,7 @@ class Monitor(Watcher, Witness):
         ids = self.ledger.active.get(key, ())
         return [self.ledger._active_rows[action_id] for action_id in sorted(ids)]
 
-    def _grants(self, item: object, outputs: list[Output]) -> None:
+    def _grants(self, process: Process, item: object, outputs: list[Output]) -> None:
         """Invariant 1: whoever rises fits."""
         granted = any(
             (isinstance(o, ValidateReply) and o.allowed and isinstance(item, ValidateRequest) and item.reserve)
@@ -174,11 +181,15 @@ class Monitor(Watcher, Witness):
             return
         node = self.ledger.nodes[item.node]
         keys = [key for key in self.ledger.workloads if key[0] == item.node]
-        now = {key: allocation(self.ledger.workloads[key], self._rows(key)) for key in keys}
+        uses = {key: self.uses.of(process, key) for key in keys}
+        now = {key: allocation(self.ledger.workloads[key], self._rows(key), uses[key]) for key in keys}
         workloads, rows = self._before
+        fresh = item.action_id in self.ledger._active_rows and item.action_id not in rows
+        if fresh and (untold := self.uses.untold(process, item.node, self.ledger)):
+            self.fail("1 (grants fit)", f"granted beside {untold}, whose use nobody has told this process")
         for key in keys:
             held = [row for row in rows.values() if row.key == key and row.counts]
-            then = allocation(workloads[key], held) if key in workloads else (0, 0)
+            then = allocation(workloads[key], held, uses[key]) if key in workloads else (0, 0)
             reserved = self.system.settings.resource_manager.reserved.of(node.total)
             for place, what in enumerate(("cpu", "memory")):
                 total = sum(amounts[place] for amounts in now.values()) + getattr(reserved, what)

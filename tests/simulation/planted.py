@@ -104,6 +104,11 @@ def _lease_forgotten() -> Iterator[Patch]:
     yield leases, "expire", lambda _turn: None
 
 
+def _old_use_believed() -> Iterator[Patch]:
+    """What unlimited containers used before a restart counts until somebody tells otherwise."""
+    yield Turn, "unmeasured", lambda *_: ()
+
+
 PLANTED: Final = {
     "said-before-kept": _said_before_kept,
     "no-reservation": _no_reservation,
@@ -115,6 +120,7 @@ PLANTED: Final = {
     "generation-forgotten": _generation_forgotten,
     "same-name-is-enough": _same_name_is_enough,
     "lease-forgotten": _lease_forgotten,
+    "old-use-believed": _old_use_believed,
 }
 
 
