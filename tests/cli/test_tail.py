@@ -52,7 +52,7 @@ def test_messages_are_shown_decoded_with_fields_of_the_future_and_without_debug(
     said = (("debug/scaling/action", b"{}"), ("scaling/action", pack(ACTION, Wire.MSGPACK)))
 
     with Speaker(broker, *said), alone.child("tail") as child:
-        lines = [line for line in lines_of(child, 6) if "(retained)" not in line]  # the broker is shared
+        lines = [line for line in lines_of(child, 30) if "(retained)" not in line]  # the broker is shared
 
     assert len(lines) >= 3
     for line in lines:
