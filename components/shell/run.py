@@ -96,6 +96,8 @@ class Process:
                 return
             self.shells[self.shells.index(shell)] = fresh
             fresh.start()
+            if self._stopping:  # since it was asked above
+                fresh.stop()
 
     def problems(self) -> list[str]:
         """What is wrong, one text each; none: all is well."""

@@ -83,6 +83,7 @@ class Shell:
         self.fatal: str | None = None
         self.renewal: str | None = None
         self._component = component
+        self._renewable = component if isinstance(component, Renewable) else None
         self._inbox = inbox
         self._on_end = on_end
         self._wire = wire
@@ -232,8 +233,8 @@ class Shell:
                 pace.ticked(self._came_round)
 
     def _heed_renewal(self) -> None:
-        if isinstance(self._component, Renewable) and self._component.renewal is not None:
-            self.renewal = self._component.renewal
+        if self._renewable is not None and self._renewable.renewal is not None:
+            self.renewal = self._renewable.renewal
             self._stopping = True
             _log.warning("begins anew: %s", self.renewal)
 
