@@ -24,6 +24,7 @@ FOUND_WITHIN = {
     "lease-forgotten": 150,
     "generation-forgotten": 600,
     "rollback-not-sent": 600,
+    "old-use-believed": 900,
 }
 """Seeds, several times as many as each needed: whoever changes what a component says makes other histories."""
 EVERY_DAY = ("said-before-kept", "no-reservation")
