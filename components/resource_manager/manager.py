@@ -31,7 +31,7 @@ from schemas.resources import (
     ValidateReply,
     ValidateRequest,
 )
-from schemas.topics import Role, topic_of
+from schemas.topics import Role, address_of, topic_of
 
 HOUSEKEEPING_S: Final = 0.25
 """How often leases, holds and withheld workloads are looked at."""
@@ -40,8 +40,13 @@ REFRESH_S: Final = 30.0
 """How often capacities are said again, unasked: somebody may have deleted one."""
 ECHO_S: Final = 60.0
 """For so long after we deleted a retained state its deletion may be our own, and may come twice."""
+LATER_MAX: Final = 10_000
+"""Topics of which the last word could not be taken in, since the disk was full."""
 PROBE_S: Final = 5.0
 """How often a ledger that could not be written is tried."""
+
+Retained = ResourceState | ComponentStatus | Cleared
+"""What is said once."""
 
 
 class ResourceManager:
@@ -56,6 +61,8 @@ class ResourceManager:
         self._settings = settings
         self._live = Live(started=now.monotonic)
         self._trouble: str | None = None
+        self._later: dict[str, Retained] = {}
+        """By topic: what could not be written down when it came, and does not come again by itself."""
         self._next_housekeeping = now.monotonic
         self._next_prune = now.monotonic + PRUNE_S
         self._next_probe = now.monotonic
@@ -136,7 +143,10 @@ class ResourceManager:
         """Do one turn. Raises StorageError when its changes could not be written; then nothing changed."""
         with self._turn(now) as turn:
             self._handlers[type(item)](turn, item)
-            return turn.finish()
+            out = turn.finish()
+        if self._later and isinstance(item, Retained):
+            self._later.pop(_address(item), None)
+        return out
 
     def failed(self, item: Any, error: Exception, now: Instant) -> list[Output] | None:
         """Answer what could not be recorded; nothing was granted."""
@@ -150,6 +160,8 @@ class ResourceManager:
             return [ValidateReply(in_reply_to=item.id, wire=item.wire, allowed=False, **known, **wrong)]
         if isinstance(item, DesiredRequest) and item.operation is DesiredOperation.RECORD:
             return [DesiredReply(in_reply_to=item.id, wire=item.wire, success=False, **wrong)]
+        if isinstance(item, Retained) and len(self._later) < LATER_MAX:
+            self._later[_address(item)] = item
         return []  # the sender repeats a report until it could be recorded; observations come again
 
     def tick(self, now: Instant) -> list[Output]:
@@ -171,6 +183,8 @@ class ResourceManager:
                 self._forget_echoes(now)
                 due = turn.finish()
             out += due
+            for item in list(self._later.values()):
+                out += self.handle(item, now)
             if now.monotonic >= self._next_refresh:
                 self._next_refresh = now.monotonic + REFRESH_S
                 out += self._live.capacities.values()
@@ -280,3 +294,7 @@ def _refuse(turn: Turn, bad: BadRequest) -> None:
         turn.say(DesiredReply(success=False, **wrong))
     elif bad.request is ActualReport:
         turn.say(ActualReply(verdict=Verdict.FAILED, sync_state=SyncState.UNKNOWN, **wrong))
+
+
+def _address(item: Retained) -> str:
+    return item.address if isinstance(item, Cleared) else address_of(item)

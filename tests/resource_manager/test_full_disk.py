@@ -4,19 +4,23 @@ import contextlib
 import resource
 import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from components.resource_manager.ledger import Ledger
 from components.resource_manager.manager import ResourceManager
 from components.storage import StorageError
-from schemas.enums import DesiredOperation, Reason, SyncState, UpdateResult
+from schemas.codec import Cleared
+from schemas.enums import ConnectionState, DesiredOperation, Reason, SyncState, UpdateResult
 from schemas.limits import Limits
+from schemas.operations import ComponentStatus
 from schemas.resources import (
     ActualReport,
     DesiredReply,
     DesiredRequest,
     Reconcile,
+    ResourceState,
     ValidateReply,
     ValidateRequest,
 )
@@ -192,3 +196,60 @@ def test_the_refusal_says_what_is_available(bench: Bench) -> None:
     (reply,) = answered
     assert isinstance(reply, ValidateReply)
     assert reply.available == bench.capacity().available
+
+
+def refused(bench: Bench, item: object) -> None:
+    assert bench.manager.failed(item, tried(bench, item), bench.now) == []
+
+
+def test_what_a_lost_ledger_had_said_is_taken_over_when_the_disk_has_room_again(
+    bench: Bench, tmp_path: Path
+) -> None:
+    """Simulation, seed 304120: what is retained comes once, so it was forgotten, and its topic a ghost."""
+    bench.scaled(cpu_limit=2500)
+    remembered = bench.state()
+    lost = Bench(tmp_path / "new.sqlite3")
+    lost.info()
+    with full_disk(lost):
+        refused(lost, remembered)
+        lost.after(1)
+
+    lost.after(1)
+    assert lost.state().desired == Limits(cpu_limit=2500)
+    lost.manager.close()
+
+
+def test_an_agent_that_went_away_while_the_disk_was_full_is_known_to_be_away_afterwards(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    bench.scaled(cpu_limit=2500)
+    gone = ComponentStatus(
+        id="c", component="node_agent", instance=NODE, state=ConnectionState.LOST, boot_id=bench.boot_id
+    )
+    with full_disk(bench):
+        refused(bench, gone)
+
+    bench.after(1)
+    assert bench.state().reason is Reason.NODE_UNAVAILABLE
+
+
+def test_but_not_when_it_has_come_back_since(bench: Bench) -> None:
+    bench.agent_is(ConnectionState.READY)
+    bench.scaled(cpu_limit=2500)
+    gone = ComponentStatus(
+        id="c", component="node_agent", instance=NODE, state=ConnectionState.LOST, boot_id=bench.boot_id
+    )
+    with full_disk(bench):
+        refused(bench, gone)
+        bench.agent_is(ConnectionState.READY)
+
+    bench.after(1)
+    assert bench.state().sync_state is SyncState.SYNCHRONIZED
+
+
+def test_a_release_that_came_while_the_disk_was_full_is_done_afterwards(bench: Bench) -> None:
+    bench.scaled(cpu_limit=2500)
+    with full_disk(bench):
+        refused(bench, Cleared(ResourceState, {"node": NODE, "workload_id": "cam"}))
+
+    bench.after(1)
+    assert bench.state().desired is None

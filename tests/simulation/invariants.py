@@ -122,7 +122,7 @@ class Monitor(Watcher, Witness):
     def _record_changed(self, key: Key, old: WorkloadRecord | None, new: WorkloadRecord, item: object) -> None:
         before = old.generation if old else 0
         if new.generation != before and new.desired is not None:
-            if isinstance(item, ResourceState):
+            if isinstance(item, ResourceState) or (item == "tick" and self._is_retained(key, new)):
                 self.generations[key] = max(self.generations[key], new.generation)
             elif new.generation <= self.generations[key]:
                 text = f"{key}: {new.generation} recorded after {self.generations[key]}"
@@ -136,6 +136,11 @@ class Monitor(Watcher, Witness):
         drifted = new.sync_state is SyncState.DRIFT_DETECTED
         if drifted and (old is None or old.sync_state is not SyncState.DRIFT_DETECTED):
             self._drift_is_real(key, old or new, new)
+
+    def _is_retained(self, key: Key, record: WorkloadRecord) -> bool:
+        """Whether it is what a lost ledger had said; taken over late, if the disk was full when it came."""
+        state = self.system.retained_state(*key)
+        return state is not None and (state.generation, state.desired) == (record.generation, record.desired)
 
     def _drift_is_real(self, key: Key, old: WorkloadRecord, record: WorkloadRecord) -> None:
         invariant = "10 (drift under the rules)"
