@@ -17,7 +17,7 @@ FOUND_WITHIN = {
     "said-before-kept": 5,
     "no-reservation": 50,
     "old-snapshot-judged": 60,
-    "busy-ignored": 30,
+    "busy-ignored": 300,
     "generation-ignored": 60,
     "retry-from-cache": 60,
     "same-name-is-enough": 100,
