@@ -219,14 +219,17 @@ def test_what_a_lost_ledger_had_said_is_taken_over_when_the_disk_has_room_again(
     lost.manager.close()
 
 
+def lost_agent(bench: Bench) -> ComponentStatus:
+    return ComponentStatus(
+        id="c", component="node_agent", instance=NODE, state=ConnectionState.LOST, boot_id=bench.boot_id
+    )
+
+
 def test_an_agent_that_went_away_while_the_disk_was_full_is_known_to_be_away_afterwards(bench: Bench) -> None:
     bench.agent_is(ConnectionState.READY)
     bench.scaled(cpu_limit=2500)
-    gone = ComponentStatus(
-        id="c", component="node_agent", instance=NODE, state=ConnectionState.LOST, boot_id=bench.boot_id
-    )
     with full_disk(bench):
-        refused(bench, gone)
+        refused(bench, lost_agent(bench))
 
     bench.after(1)
     assert bench.state().reason is Reason.NODE_UNAVAILABLE
@@ -235,11 +238,8 @@ def test_an_agent_that_went_away_while_the_disk_was_full_is_known_to_be_away_aft
 def test_but_not_when_it_has_come_back_since(bench: Bench) -> None:
     bench.agent_is(ConnectionState.READY)
     bench.scaled(cpu_limit=2500)
-    gone = ComponentStatus(
-        id="c", component="node_agent", instance=NODE, state=ConnectionState.LOST, boot_id=bench.boot_id
-    )
     with full_disk(bench):
-        refused(bench, gone)
+        refused(bench, lost_agent(bench))
         bench.agent_is(ConnectionState.READY)
 
     bench.after(1)

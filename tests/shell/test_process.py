@@ -316,3 +316,22 @@ def test_one_that_cannot_be_made_anew_ends_the_process_and_says_why() -> None:
     with stage.running():
         asker.ask(1)
         assert stage.process.wait() == "resource_manager: cannot begin anew: the disk is gone"
+
+
+def test_one_that_is_made_anew_while_the_process_stops_ends_with_it() -> None:
+    stage = Stage()
+    lives: list[Probe] = []
+
+    def build(_post: Callable[[object], None]) -> Component:
+        if lives:
+            stage.process._stopping = True  # as `stop` does, in the midst of this
+        lives.append(Probe(on_handle=answer) if lives else MortalProbe(on_handle=answer))
+        return lives[-1]
+
+    stage.process.add(build)
+    asker = Asker(stage.broker)
+    stage.process.start()
+    until(lambda: stage.state() is ConnectionState.READY, "ready")
+    asker.ask(1)
+    until(lambda: len(lives) == 2 and lives[1].closed == 1, "ended")
+    assert stage.process.stop()
