@@ -141,26 +141,34 @@ class ManagedBroker:
         """Start it, again and again; here, since a child on its leash ends with the thread that started it."""
         backoff = Backoff()
         try:
-            while (process := self._spawn()) is not None:
+            while not self._stopping.is_set():
                 began = time.monotonic()
-                self.problem = self._await_answer(process)
-                if self.problem is not None and not self._settled.is_set():
+                try:
+                    self._live()
+                except OSError as error:  # of a full disk, for example, which somebody will clear
+                    _log.debug("mosquitto could not be started or watched", exc_info=True)
+                    self.problem = str(error)
+                if self._stopping.is_set() or not self._settled.is_set():
                     return
-                self._settled.set()
-                if self.problem is not None:
-                    _end(process)
-                self._await_end(process)
-                if self._stopping.is_set():
-                    return
-                self.problem = f"it ended with exit code {process.wait()}{self._log_tail()}"
                 _log.error("mosquitto is started again: %s", self.problem)
                 self.restarts += 1
                 self._stopping.wait(backoff.pause(time.monotonic() - began))
-        except OSError as error:
-            _log.exception("mosquitto is not watched any more")
-            self.problem = str(error)
         finally:
             self._settled.set()
+
+    def _live(self) -> None:
+        """One life, from its start to its end; `problem` then says why. Raises OSError, and leaves no process."""
+        process = self._spawn()
+        if process is None:
+            return
+        try:
+            self.problem = self._await_answer(process)
+            if self.problem is None:
+                self._settled.set()
+                self._await_end(process)
+                self.problem = f"it ended with exit code {process.wait()}{self._log_tail()}"
+        finally:
+            _end(process)
 
     def _spawn(self) -> subprocess.Popen[bytes] | None:
         self._trim_log()
@@ -201,9 +209,15 @@ class ManagedBroker:
             os.close(descriptor)
 
     def _trim_log(self) -> None:
-        if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES_MAX:
-            shutil.copy(self.log_file, self.log_file.with_suffix(".log.1"))
-            os.truncate(self.log_file, 0)  # Mosquitto goes on with the file it was given
+        """Move the log aside when it grew. What cannot be kept for lack of room goes, which makes room."""
+        try:
+            if self.log_file.exists() and self.log_file.stat().st_size > LOG_BYTES_MAX:
+                try:
+                    shutil.copy(self.log_file, self.log_file.with_suffix(".log.1"))
+                finally:
+                    os.truncate(self.log_file, 0)  # Mosquitto goes on with the file it was given
+        except OSError as error:
+            _log.warning("%s cannot be moved aside: %s", self.log_file, error)
 
     def _log_tail(self) -> str:
         lines = self.log_file.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_TAIL_LINES:]

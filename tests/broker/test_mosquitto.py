@@ -1,5 +1,6 @@
 """The managed broker: what it needs, what it says when it cannot run, and that it comes back and goes."""
 
+import contextlib
 import os
 import pwd
 import shutil
@@ -61,6 +62,25 @@ def run_as_nobody(script: str, home: Path) -> "subprocess.CompletedProcess[str]"
         )
     except PermissionError:
         return subprocess.CompletedProcess(command, 1)
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 512 KiB."""
+    require(has_mosquitto() and os.geteuid() == 0, "mosquitto, and root to mount a small file system")
+    where = tmp_path / "disk"
+    where.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=512k", "piriscale-test", str(where)]
+    mounted = subprocess.run(command, check=False, capture_output=True)
+    require(mounted.returncode == 0, "the right to mount a file system")
+    yield where
+    subprocess.run(["umount", where], check=True)
+
+
+def fill(disk: Path) -> None:
+    with (disk / "others").open("wb", buffering=0) as others, contextlib.suppress(OSError):
+        while True:
+            others.write(b"x" * 4096)
 
 
 @pytest.fixture
@@ -198,6 +218,31 @@ class TestLiving:
         assert managed.log_file.with_suffix(".log.1").stat().st_size > 0
         socket.create_connection((managed.host, managed.port)).close()
         wait(lambda: managed.log_file.read_bytes().startswith(b"20"))  # the year: no hole at its start
+
+    def test_a_full_disk_ends_neither_the_broker_nor_the_watch_over_it(
+        self, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(mosquitto, "LOG_CHECK_S", 0.05)
+        with ManagedBroker(tiny_disk / "broker", MosquittoConfiguration(port=free_port())) as managed:
+            first = managed.pid
+            fill(tiny_disk)
+            monkeypatch.setattr(mosquitto, "LOG_BYTES_MAX", 1)
+            wait(lambda: managed.log_file.stat().st_size == 0)
+            assert managed.pid == first
+            assert first is not None
+            os.kill(first, signal.SIGKILL)
+            wait(lambda: managed.restarts >= 1 and managed.pid not in (None, first))
+            wait(lambda: managed.problem is None)
+
+    def test_it_is_started_again_as_soon_as_that_is_possible(self, managed: ManagedBroker) -> None:
+        place, pid = managed.log_file.parent, managed.pid
+        assert pid is not None
+        away = place.rename(place.with_name("away"))
+        os.kill(pid, signal.SIGKILL)
+        wait(lambda: "No such file" in (managed.problem or ""))
+        away.rename(place)
+        wait(lambda: managed.problem is None)
+        assert managed.pid not in (None, pid)
 
     @pytest.mark.parametrize("death", [signal.SIGKILL, signal.SIGTERM])
     def test_it_goes_when_the_process_that_started_it_goes(self, death: signal.Signals) -> None:
