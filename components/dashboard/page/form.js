@@ -6,6 +6,7 @@ import { duration } from './words.js';
 
 let workload = null; // {node, workload}
 let current = null; // action id, or null
+let ended = null; // its row with the outcome: the picture drops it when enough others have ended since
 let problem = '';
 
 export function startForm() {
@@ -17,39 +18,47 @@ export function startForm() {
 
 /** The form is about this workload from now on. */
 export function formFor(node, name) {
-  if (workload?.node === node && workload.workload === name) return;
+  if (isAbout(node, name)) return;
   workload = { node, workload: name };
-  current = null;
-  problem = '';
+  forget();
   for (const field of ['form-cpu', 'form-memory']) byId(field).value = '';
   drawForm();
 }
 
+const isAbout = (node, name) => workload?.node === node && workload.workload === name;
+
+function forget() {
+  current = ended = null;
+  problem = '';
+}
+
 async function send(dryRun) {
+  const asked = workload;
   const body = {
-    ...workload,
+    ...asked,
     cpu: byId('form-cpu').value,
     memory: byId('form-memory').value,
     on_shortage: byId('form-shortage').value,
     wait_s: 60,
     dry_run: dryRun,
   };
-  current = null;
-  problem = '';
+  forget();
   busy(true);
+  let said;
   try {
     const answer = await fetch('/api/scale', {
       method: 'POST',
       headers: { 'Content-Type': 'application/json' },
       body: JSON.stringify(body),
     });
-    const said = await answer.json();
-    if (answer.ok) current = said.action_id;
-    else problem = said.error;
+    said = await answer.json();
   } catch {
-    problem = 'the server of this page cannot be reached';
+    said = { error: 'the server of this page cannot be reached' };
   }
   busy(false);
+  if (!isAbout(asked.node, asked.workload)) return; // another one was chosen meanwhile
+  current = said.action_id ?? null;
+  problem = said.error ?? '';
   drawForm();
 }
 
@@ -79,7 +88,8 @@ export function drawForm() {
 function result() {
   if (problem) return ['bad', 'Not sent:', problem];
   if (!current) return ['quiet', '', ''];
-  const action = sections.actions[current];
+  const action = sections.actions[current] ?? ended;
+  if (action?.outcome) ended = action;
   const request = sections.requested[current];
   if (!action) {
     if (request?.given_up) return ['bad', 'No answer:', 'action_controller did not answer; see what needs attention.'];
