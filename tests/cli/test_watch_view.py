@@ -69,8 +69,16 @@ def test_n_goes_through_the_nodes_and_back_to_all() -> None:
     assert chosen == ["a", "b", None, "a"]
 
 
+def test_n_takes_the_nodes_in_the_order_in_which_they_are_listed_and_leaves_out_none() -> None:
+    view = View(nodes=("hpc-01", *(f"hpc-{number}" for number in range(1, 13))))
+    chosen = [pressed("n", view=view).node for _ in view.nodes]
+
+    assert chosen == list(view.nodes)
+
+
 def test_a_chosen_node_that_is_gone_gives_way_to_the_next() -> None:
     assert pressed("n", view=View(nodes=("a", "c"), node="b")).node == "c"
+    assert pressed("n", view=View(nodes=("a-2", "a-10"), node="a-9")).node == "a-10"
     assert pressed("n", view=View(nodes=(), node="b")).node is None
 
 

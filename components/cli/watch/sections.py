@@ -79,7 +79,6 @@ def attention_of(needs: list[Need], widths: Columns) -> Section:
 def capacity(seen: Overview, view: View, needs: list[Need], widths: Columns, height: int) -> Section:
     """Nodes, with how their capacity is divided."""
     needy = {need.node for need in needs}
-    needy = {need.node for need in needs}
     carrying = {node for node, name in seen.workloads if view.shows(node, name)} if view.text else set()
     shown = [
         node

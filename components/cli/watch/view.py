@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
+from components.overview.words import natural
+
 FILTER_MAX: Final = 64
 
 
@@ -137,7 +139,12 @@ class View:
 
     def _next_node(self) -> None:
         """The next node, and after the last one all of them."""
-        later = [node for node in self.nodes if self.node is None or node > self.node]
+        if self.node is None:
+            later = self.nodes
+        elif self.node in self.nodes:
+            later = self.nodes[self.nodes.index(self.node) + 1 :]
+        else:  # it is gone meanwhile
+            later = tuple(node for node in self.nodes if natural(node) > natural(self.node))
         self.node = later[0] if later else None
         self.offsets.clear()
 
