@@ -1,16 +1,17 @@
 """What every command shares: its options, its configuration, and how it ends."""
 
+import contextlib
 import errno
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
 
 import typer
 
-from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, CliError, UsageError
+from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, CliError, UsageError
 
 if TYPE_CHECKING:
     from components.settings import Settings
@@ -37,6 +38,7 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     """Do the work and end with its exit code; errors are one line on stderr."""
     if not logging.getLogger().handlers:  # unless the work starts logging, the error says enough
         logging.getLogger().addHandler(logging.NullHandler())
+    code = EXIT_OK
     try:
         code = work()
         sys.stdout.flush()
@@ -46,15 +48,28 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = 0
+        _discard(sys.stdout)
     except OSError as error:
         if error.errno not in _DISK_FULL:
             raise
         print(f"piriscale: the output cannot be written: {error.strerror}", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard(sys.stdout)
         code = EXIT_FAILURE
     raise typer.Exit(code)
+
+
+@contextlib.contextmanager
+def reader_may_go(stream: TextIO) -> Iterator[None]:
+    """Show something whose reader may close the pipe: the work goes on unseen, and its exit code counts."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard(stream)
+
+
+def _discard(stream: TextIO) -> None:
+    """Let what is still written there go nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _settings(path: Path | None) -> "Settings":

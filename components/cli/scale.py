@@ -17,6 +17,7 @@ from components.cli.errors import (
     EXIT_TIMED_OUT,
     UsageError,
 )
+from components.cli.invocation import reader_may_go
 from components.cli.nodes import only_node
 from components.cli.quantities import parse_duration
 from components.cli.screen import console, styled
@@ -153,6 +154,11 @@ class _Following:
         return None
 
     def _why_no_end(self) -> str:
+        if not self._session.connected:
+            return (
+                f"no end was heard of after {self._wait_s:g} s: no connection to the broker: "
+                f"{self._session.problem}. The action {self._action.action_id} may be carried out nevertheless"
+            )
         if self._shown is not None:
             return (
                 f"not finished after {self._wait_s:g} s, in phase {self._shown[0]}; "
@@ -172,7 +178,8 @@ class _Following:
 
     def _show_final(self, final: ScalingStatus) -> None:
         if self._json:
-            print(final.model_dump_json(exclude_none=True), flush=True)
+            with reader_may_go(sys.stdout):
+                print(final.model_dump_json(exclude_none=True), flush=True)
             return
         words = [str(final.outcome), *([str(final.reason)] if final.reason else []), final.message]
         self._show(" ".join(word for word in words if word), styled(str(final.outcome)))
@@ -186,8 +193,10 @@ class _Following:
 
     def _show(self, text: str, style: str = "") -> None:
         if not self._json:
-            self._out.print(text, style=style)
+            with reader_may_go(sys.stdout):
+                self._out.print(text, style=style)
 
     @staticmethod
     def _tell(text: str) -> None:
-        print(f"piriscale: {text}", file=sys.stderr)
+        with reader_may_go(sys.stderr):
+            print(f"piriscale: {text}", file=sys.stderr)

@@ -1,5 +1,7 @@
 """How things are shown to people: consoles, tables, and quantities in words."""
 
+import errno
+import os
 import sys
 import time
 from typing import Any, Final, TextIO
@@ -41,12 +43,16 @@ class _Screen(Console):
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(printable(text), **options)
 
+    def on_broken_pipe(self) -> None:
+        """Leave it to whoever shows something; rich would end the process, or the thread, with exit code 1."""
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
-def console(stream: TextIO | None = None) -> Console:
-    """A console on stdout, or another stream; colours on a terminal only."""
+
+def console(stream: TextIO | None = None, *, soft_wrap: bool = False) -> Console:
+    """A console on stdout, or another stream; colours on a terminal only. `soft_wrap` leaves lines as they are."""
     stream = stream or sys.stdout
     width = None if stream.isatty() else PIPE_WIDTH
-    return _Screen(file=stream, width=width, highlight=False, emoji=False, markup=False)
+    return _Screen(file=stream, width=width, highlight=False, emoji=False, markup=False, soft_wrap=soft_wrap)
 
 
 def table(*columns: str, title: str | None = None) -> Table:

@@ -84,6 +84,22 @@ def test_interrupted_in_the_middle_it_cleans_up(folder: Path, number: signal.Sig
     folder.rmdir()
 
 
+def test_a_reader_who_has_seen_enough_ends_it_and_it_cleans_up(folder: Path) -> None:
+    require(has_mosquitto(), "mosquitto")
+    demo = start(folder, "--simulated")
+    assert demo.stdout is not None
+    assert demo.stderr is not None
+    for line in demo.stdout:
+        if "an ECU measures" in line:
+            break
+    demo.stdout.close()
+    said = demo.stderr.read()
+    demo.stderr.close()
+    assert (demo.wait(timeout=WITHIN_S), said) == (0, "")
+    assert left_behind(folder) == []
+    folder.rmdir()
+
+
 def test_without_podman_it_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
     require(has_mosquitto(), "mosquitto")
     require(os.geteuid() == 0, "root")

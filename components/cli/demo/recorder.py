@@ -29,6 +29,7 @@ class Recorder:
 
     def __init__(self, watch: Callable[[Heard], None]) -> None:
         self._watch = watch
+        self._unread: BrokenPipeError | None = None
         self._heard: list[Heard] = []
         self._news = threading.Condition()
 
@@ -43,7 +44,10 @@ class Recorder:
         with self._news:
             self._heard.append(heard)
             self._news.notify_all()
-        self._watch(heard)
+        try:
+            self._watch(heard)
+        except BrokenPipeError as error:  # it would end the network thread; `wait` ends the story
+            self._unread = error
 
     def all(self, kind: type[M]) -> list[tuple[float, M]]:
         """Messages of one type, oldest first, with the time they came."""
@@ -61,9 +65,14 @@ class Recorder:
         return {name for name, state in states.items() if state is ConnectionState.READY}
 
     def wait(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Wait until a condition on what was heard holds; False after `timeout_s` seconds."""
+        """Wait until a condition on what was heard holds; False after `timeout_s` seconds.
+
+        Raises BrokenPipeError when nobody reads what is shown of it.
+        """
         end = time.monotonic() + timeout_s
         while not until():
+            if self._unread is not None:
+                raise self._unread
             left = end - time.monotonic()
             if left <= 0:
                 return False

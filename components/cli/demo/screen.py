@@ -1,15 +1,16 @@
 """What a person sees of the demo: the events as they come, and the ending with its table and latency line."""
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from components.cli.demo.recorder import Heard
 from components.cli.demo.result import Result
+from components.cli.screen import console
 from schemas.limits import Limits
 from schemas.message import Message
 from schemas.node import UpdateReply, UpdateRequest
@@ -23,10 +24,10 @@ LINE_WIDTH: Final = 64
 
 
 class Screen:
-    """Prints lines; colour on a terminal, plain text elsewhere."""
+    """Prints lines; colour on a terminal, plain text elsewhere. Raises BrokenPipeError when nobody reads them."""
 
     def __init__(self, *, to_stderr: bool) -> None:
-        self._console = Console(stderr=to_stderr, highlight=False, soft_wrap=True)
+        self._console = console(sys.stderr if to_stderr else sys.stdout, soft_wrap=True)
         self._begin = time.monotonic()
 
     def step(self, text: str) -> None:

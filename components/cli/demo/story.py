@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import shutil
 import signal
 import tempfile
 import time
@@ -11,6 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final, NoReturn
 
+from broker.mosquitto import BrokerError, find_mosquitto
 from broker.plain import PlainClient
 from components.cli.demo.probe import Probe
 from components.cli.demo.recorder import Recorder
@@ -18,6 +18,7 @@ from components.cli.demo.result import Result, first_scaling, problems, side
 from components.cli.demo.screen import Screen
 from components.cli.demo.stages import NODE, PodmanStage, SimulatedStage, Stage, StageError
 from components.cli.demo.system import RunningSystem, free_port, toml
+from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK
 from schemas.enums import SyncState
 from schemas.metrics import ContainerMetrics
 from schemas.performance import PerfDegraded
@@ -33,7 +34,6 @@ LOOK_BACK_S: Final = 2.0
 SAMPLES_MIN: Final = 5
 TEMPORARY_PATH_MAX: Final = 20
 """Podman refuses a runroot of more than 50 characters; below a longer folder than this it would be one."""
-EXIT_OK, EXIT_FAILED, EXIT_INTERRUPTED = 0, 1, 130
 
 _COMPONENTS: Final = {
     Role.MONITORING_SERVER,
@@ -48,6 +48,7 @@ def run_demo(*, json_output: bool, simulated: bool) -> int:
     """Run the demo and return its exit code.
 
     0 only if the kernel's limit really rose, desired equals actual, and the latency came under the threshold.
+    Raises BrokenPipeError when nobody reads what it shows; then, too, all is stopped and removed.
     """
     screen = Screen(to_stderr=json_output)
     try:
@@ -55,7 +56,7 @@ def run_demo(*, json_output: bool, simulated: bool) -> int:
             result = _play(screen, cleanup, simulated=simulated)
     except StageError as error:
         screen.trouble(str(error))
-        return EXIT_FAILED
+        return EXIT_FAILURE
     except KeyboardInterrupt:
         screen.trouble("interrupted; everything the demo started was stopped and removed")
         return EXIT_INTERRUPTED
@@ -63,7 +64,7 @@ def run_demo(*, json_output: bool, simulated: bool) -> int:
         screen.trouble(problem)
     if json_output:
         print(json.dumps(result.document()), flush=True)
-    return EXIT_FAILED if result.problems else EXIT_OK
+    return EXIT_FAILURE if result.problems else EXIT_OK
 
 
 @contextlib.contextmanager
@@ -81,8 +82,10 @@ def _interruptible() -> Iterator[None]:
 
 
 def _play(screen: Screen, cleanup: contextlib.ExitStack, *, simulated: bool) -> Result:
-    if shutil.which("mosquitto", path="/usr/sbin:/usr/bin:/usr/local/sbin:/usr/local/bin") is None:
-        raise StageError("mosquitto is missing; install it: apt-get install mosquitto")
+    try:
+        find_mosquitto()
+    except BrokerError as error:
+        raise StageError("mosquitto is missing; install it: apt-get install mosquitto") from error
     short = tempfile.gettempdir() if len(tempfile.gettempdir()) <= TEMPORARY_PATH_MAX else "/tmp"  # noqa: S108
     folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="piriscale-", dir=short)))
     recorder = Recorder(screen.event)
