@@ -55,8 +55,9 @@ class Issued:
 
     name: str
     folder: Path
+    begin: datetime
     until: datetime
-    """UTC."""
+    """From when to when it is valid; UTC."""
     hosts: tuple[str, ...] = ()
     """Names and addresses under which a broker is reached."""
 
@@ -168,7 +169,7 @@ class BenchAuthority:
     ) -> Issued:
         folder = self.directory / name
         if self.has(name) and not force:
-            until = _read(folder / "cert.pem").until
+            until = read_certificate(folder / "cert.pem").until
             raise CertificateError(
                 f"{name} has a certificate, valid until {until:%Y-%m-%d}; --force makes a new one"
             )
@@ -188,13 +189,13 @@ class BenchAuthority:
             _write(folder / CA_FILE, self._ours.file.read_bytes(), 0o644)  # by which all know the broker
         except OSError as error:
             raise CertificateError(f"cannot write the certificate of {name}: {error}") from error
-        return Issued(name, folder, until, tuple(hosts))
+        return Issued(name, folder, self._now - CLOCK_SKEW, until, tuple(hosts))
 
 
 def issued_in(directory: Path) -> Iterator[Issued]:
     """The certificates in an authority's directory, by name. Raises CertificateError for an unreadable one."""
     for file in sorted(directory.absolute().rglob("cert.pem")):
-        yield _read(file)
+        yield read_certificate(file)
 
 
 def _name(common_name: str) -> x509.Name:
@@ -243,16 +244,13 @@ def _load_key(file: Path) -> EllipticCurvePrivateKey:
     return key
 
 
-def valid_until(file: Path) -> datetime:
-    """Until when (UTC) a certificate is valid. Raises CertificateError."""
-    return _read(file).until
-
-
-def _read(file: Path) -> Issued:
+def read_certificate(file: Path) -> Issued:
+    """What a certificate says. Raises CertificateError."""
     try:
         certificate = x509.load_pem_x509_certificate(file.read_bytes())
         (name,) = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
-        return Issued(str(name.value), file.parent, certificate.not_valid_after_utc, _hosts(certificate))
+        begin, until = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        return Issued(str(name.value), file.parent, begin, until, _hosts(certificate))
     except (OSError, ValueError) as error:
         raise CertificateError(f"{file} cannot be read as a certificate: {error}") from error
 

@@ -1,8 +1,12 @@
 """What TLS says when a broker and we do not accept each other, in words."""
 
+import logging
 import socket
 import ssl
+from datetime import UTC, datetime
 from typing import Final
+
+_log = logging.getLogger(__name__)
 
 
 class TlsSocket(ssl.SSLSocket):
@@ -64,3 +68,18 @@ def ask_why(host: str, port: int, context: ssl.SSLContext, within_s: float) -> s
     except OSError as error:
         return tls_trouble(error)
     return None
+
+
+def server_valid_until(host: str, port: int, context: ssl.SSLContext, within_s: float) -> datetime | None:
+    """When (UTC) the certificate of a server ends to be valid; None if it does not answer or is not trusted."""
+    try:
+        with (
+            socket.create_connection((host, port), within_s) as plain,
+            context.wrap_socket(plain, server_hostname=host) as secured,
+        ):
+            certificate = secured.getpeercert() or {}
+    except OSError as error:
+        _log.debug("%s:%d cannot be asked for its certificate: %s", host, port, error)
+        return None
+    until = ssl.cert_time_to_seconds(str(certificate["notAfter"]))
+    return datetime.fromtimestamp(until, UTC)

@@ -97,29 +97,35 @@ def _password(settings: BrokerSettings) -> str | None:
         raise UsageError(f"broker.password_file = {str(settings.password_file)!r}: {error}") from error
 
 
-def connector_for(settings: BrokerSettings) -> Connect:
-    """What gives each component its own connection, under its own identity. What it gives raises UsageError."""
+def connector_for(settings: BrokerSettings, expiries: dict[str, float] | None = None) -> Connect:
+    """What gives each component its own connection, under its own identity. What it gives raises UsageError.
+
+    It notes in `expiries` when the certificate ends to be valid with which it connects, by component, as Unix time:
+    a running component goes on with the certificate that it read, whatever is put in its place.
+    """
 
     def connect(identity: Identity, deliver: Deliver) -> MqttBus:
         options = options_of(settings, identity.principal)
-        if options.tls is not None and options.tls.cert_file is not None:
-            _warn_of_expiry(options.tls.cert_file)
+        until = _end_of(options.tls.cert_file) if options.tls and options.tls.cert_file else None
+        if until is not None and expiries is not None:
+            expiries[identity.principal.partition("/")[0]] = until.timestamp()
         return MqttBus(options, identity, deliver)
 
     return connect
 
 
-def _warn_of_expiry(cert_file: Path) -> None:
-    """Whoever runs for months without a look at its log is told by the broker in the end."""
-    from broker.certificates import CertificateError, valid_until  # heavy, and not needed by most
+def _end_of(cert_file: Path) -> datetime | None:
+    """When a certificate ends to be valid. That this is soon is told in the log, too."""
+    from broker.certificates import CertificateError, read_certificate  # heavy, and not needed by most
 
     try:
-        left = valid_until(cert_file) - datetime.now(UTC)
+        until = read_certificate(cert_file).until
     except CertificateError as error:
         _log.warning("%s", error)
-        return
-    if left < EXPIRES_SOON:
+        return None
+    if (left := until - datetime.now(UTC)) < EXPIRES_SOON:
         _log.warning("the certificate %s is valid for %d more days", cert_file, left.days)
+    return until
 
 
 def connector(options: BrokerOptions) -> Connect:

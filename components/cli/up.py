@@ -77,14 +77,16 @@ def _serve(
     options = options_of(settings.broker, component_identity(roles[0], settings.node_agent.node))
     watches = metrics_port is not None and Role.MONITORING_SERVER in roles
     statistics = _statistics(settings) if watches else None
+    expiries: dict[str, float] = {}
     try:
         process = Process(
-            connector_for(settings.broker),
+            connector_for(settings.broker, expiries),
             topic_prefix=settings.broker.topic_prefix,
             wire=settings.broker.wire,
             metrics_port=metrics_port,
             metrics_host=settings.metrics.host,
             statistics=statistics,
+            expiries=expiries,
             also=lambda: f"broker: {managed.problem}" if managed and managed.problem else None,
         )
     except PortTakenError as error:

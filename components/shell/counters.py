@@ -125,6 +125,27 @@ class BrokerCollector:
         )
 
 
+class CertificateCollector:
+    """A Prometheus collector over the certificates with which the components of this process connect."""
+
+    def __init__(self, expiries: Mapping[str, float]) -> None:
+        """`expiries`: Unix time by component; it may change."""
+        self._expiries = expiries
+
+    def collect(self) -> "Iterator[Metric]":
+        """One family; without a sample where nobody has a certificate."""
+        from prometheus_client.core import GaugeMetricFamily
+
+        family = GaugeMetricFamily(
+            "piriscale_certificate_expires_timestamp_seconds",
+            "When the certificate with which the component connects to the broker ends to be valid",
+            labels=("component",),
+        )
+        for component, until in tuple(self._expiries.items()):
+            family.add_metric([component], until)
+        yield family
+
+
 class ShellCollector:
     """A Prometheus collector over all components of this process."""
 
@@ -176,13 +197,22 @@ class ShellCollector:
                 yield from member.samples()
 
 
-def new_registry(shells: Iterable[Counted], statistics: BrokerFigures | None = None) -> "CollectorRegistry":
-    """A registry of this process's components, its broker and itself, apart from the global one."""
+def new_registry(
+    shells: Iterable[Counted],
+    statistics: BrokerFigures | None = None,
+    expiries: Mapping[str, float] | None = None,
+) -> "CollectorRegistry":
+    """A registry of this process's components, its broker and itself, apart from the global one.
+
+    `expiries`: when the certificates of components end to be valid, as Unix time.
+    """
     from prometheus_client import CollectorRegistry, ProcessCollector
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(ShellCollector(shells))
     if statistics is not None:
         registry.register(BrokerCollector(statistics))
+    if expiries is not None:
+        registry.register(CertificateCollector(expiries))
     ProcessCollector(registry=registry)
     return registry

@@ -4,7 +4,7 @@ import gc
 import logging
 import queue
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from components.component import Component
@@ -40,10 +40,12 @@ class Process:
         metrics_port: int | None = None,
         metrics_host: str = LOOPBACK,
         statistics: BrokerFigures | None = None,
+        expiries: Mapping[str, float] | None = None,
         also: Callable[[], str | None] = lambda: None,
     ) -> None:
         """`metrics_port` 0 takes a free one, None serves nothing. `also` tells of trouble beside the components.
 
+        `expiries`, which may be filled later: when certificates of components end, as Unix time.
         Raises PortTakenError.
         """
         self.shells: list[Shell] = []
@@ -56,7 +58,7 @@ class Process:
         self._http = None
         if metrics_port is not None:
             self._http = HealthServer(
-                metrics_port, new_registry(self.shells, statistics), self.problems, host=metrics_host
+                metrics_port, new_registry(self.shells, statistics, expiries), self.problems, host=metrics_host
             )
 
     @property

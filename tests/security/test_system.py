@@ -1,15 +1,19 @@
 """The whole of piriscale on a broker that wants certificates: one configuration, an identity for everybody."""
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from broker.access import COMPONENTS
+from broker.certificates import read_certificate
 from schemas.topics import Role
 from tests.cli.system import NODE, Configuration, configuration, get, status, until
 from tests.security.secured import Secured, secured
+
+EXPIRES = "piriscale_certificate_expires_timestamp_seconds"
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +49,15 @@ def test_a_scaling_goes_the_whole_way_and_each_step_under_the_identity_of_its_co
     at_work = [role for role in COMPONENTS if role is not Role.DASHBOARD]  # which this configuration has not
     for identity in (*at_work, f"node_agent/{NODE}", "cli/alice"):
         assert f"u'{identity}')" in broker.log
+
+    answer = get(system.metrics_port, "/metrics")
+    assert answer is not None
+    for identity in (*at_work, f"node_agent/{NODE}"):
+        until_s = read_certificate(broker.certificates / identity / "cert.pem").until.timestamp()
+        component = identity.partition("/")[0]
+        told = re.search(rf'{EXPIRES}{{component="{component}"}} (.*)', answer[1])
+        assert told is not None, component
+        assert float(told[1]) == until_s
 
     # An ECU that asks for the same is not heard, and what it retains is nowhere.
     action = {"action_id": "by-an-ecu", "node": NODE, "workload_id": "sim-2", "target": {"cpu_limit": 900}}

@@ -176,3 +176,14 @@ def test_what_the_broker_drops_is_shown_where_it_tells(
         (s.name, *s.labels.values()): s.value for s in samples if s.name.startswith("piriscale_broker_dropped")
     }
     assert found == shown
+
+
+def test_when_a_certificate_ends_is_shown_of_each_component_that_has_one() -> None:
+    expiries: dict[str, float] = {}
+    registry = new_registry([], expiries=expiries)
+    expiries["node_agent"] = 1_800_000_000.5  # known when it connects, and so after the registry was made
+    samples = [sample for family in registry.collect() for sample in family.samples]
+    found = [(s.name, s.labels, s.value) for s in samples if "certificate" in s.name]
+    assert found == [
+        ("piriscale_certificate_expires_timestamp_seconds", {"component": "node_agent"}, 1_800_000_000.5)
+    ]

@@ -9,6 +9,7 @@ from rich.console import Console
 
 from components.cli.assembly import role_of
 from components.cli.doctor.broker import check_broker
+from components.cli.doctor.certificates import check_certificates
 from components.cli.doctor.cgroups import check_cgroups, read_cgroups
 from components.cli.doctor.checks import Check, run_all
 from components.cli.doctor.finding import Finding, Level
@@ -46,6 +47,7 @@ def checks_of(settings: Settings, roles: Sequence[Role]) -> list[Check]:
 
     return [
         Check("broker", lambda: check_broker(settings, roles), BROKER_WITHIN_S, "see the broker's log"),
+        Check("certs", lambda: check_certificates(settings), OTHERS_WITHIN_S, "see whether the broker hangs"),
         Check("podman", podman, OTHERS_WITHIN_S, "restart Podman's service, and see its log"),
         Check("cgroups", lambda: check_cgroups(read_cgroups()), OTHERS_WITHIN_S, "see the kernel's log"),
         Check("storage", lambda: check_storage(settings), OTHERS_WITHIN_S, "see whether a disk or a mount hangs"),
