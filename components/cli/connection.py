@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 CONNECT_WITHIN_S: Final = 10.0
 EXPIRES_SOON: Final = timedelta(days=30)
 QUIET_S: Final = 0.3
-"""Retained messages have all come when none came for so long."""
+"""Retained messages have all come when none came for so long, or for `QUIET_CONNECTS` if that is longer."""
+QUIET_CONNECTS: Final = 3
+"""Brokers send them in windows, so between two of them may be a round trip; a connect takes three."""
 COLLECT_WITHIN_S: Final = 10.0
 REFUSAL_S: Final = 0.2
 """How soon a command that published notices that the broker refused it."""
@@ -166,6 +168,7 @@ class Session:
         self._inbox = Inbox()
         self._early: deque[Delivery] = deque()
         self._said = False
+        self._quiet_s = QUIET_S
         client_id = f"piriscale-cli-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         self._bus = (connect or connector(self._options))(
             Identity(client_id, tuple(subscriptions)), self._inbox.deliver
@@ -176,9 +179,11 @@ class Session:
 
     def __enter__(self) -> Self:
         """Connect. Raises CliError when that is not possible."""
+        began = time.monotonic()
         self._bus.start()
         try:
             self._connect()
+            self._quiet_s = quiet_after(time.monotonic() - began)
         except BaseException:
             self._bus.stop(drain_s=0)
             raise
@@ -243,17 +248,22 @@ class Session:
             if heard is not None:
                 yield heard
 
-    def retained(self) -> Iterator[Heard]:
-        """All retained messages of the subscriptions, and what else comes meanwhile; ends when it is quiet."""
+    def retained(self, *, whole: bool = True) -> Iterator[Heard]:
+        """All retained messages of the subscriptions, and what else comes meanwhile; ends when it is quiet.
+
+        Raises CliError when the connection is lost before that, unless a part will do.
+        """
         deadline = time.monotonic() + COLLECT_WITHIN_S
-        quiet_from = time.monotonic() + QUIET_S
+        quiet_from = time.monotonic() + self._quiet_s
         while (left_s := min(quiet_from, deadline) - time.monotonic()) > 0:
+            before = self.connected
             heard = self.receive(left_s)
-            if heard is None:
-                continue
-            if heard.retained:
-                quiet_from = time.monotonic() + QUIET_S
-            yield heard
+            if (self.connected and not before) or (heard is not None and heard.retained):
+                quiet_from = time.monotonic() + self._quiet_s
+            if heard is not None:
+                yield heard
+        if whole and not self.connected:
+            raise CliError(f"what the broker keeps was not heard to its end: {self.problem}")
 
     def _refusal(self) -> str:
         topic, reason = next(iter(self._bus.counts.refused.items()))
@@ -284,6 +294,11 @@ class Session:
             self.problem = event.reason
             if event.fatal:
                 raise CliError(event.reason)
+
+
+def quiet_after(connect_s: float) -> float:
+    """How long no retained message may come before all have come, seconds, where connecting took so long."""
+    return min(max(QUIET_S, QUIET_CONNECTS * connect_s), COLLECT_WITHIN_S)
 
 
 def subscriptions_to(*messages: type[Message], qos: int = 1) -> tuple[Subscription, ...]:

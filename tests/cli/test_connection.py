@@ -1,11 +1,12 @@
 """A session of a command, where a real broker cannot be made to do what is tested."""
 
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
-from broker.bus import Delivery, Disconnected, Subscription
-from components.cli.connection import Session
+from broker.bus import Connected, Delivery, Disconnected, Subscription
+from components.cli.connection import COLLECT_WITHIN_S, QUIET_S, Session, quiet_after
 from components.cli.errors import CliError, UsageError
 from components.settings import BrokerSettings, TlsSettings
 from schemas.codec import unpack
@@ -30,11 +31,75 @@ class ClosingBus(RecordingBus):
         self.deliver(Disconnected("the broker throws us out", fatal=True))
 
 
+class DyingBus(RecordingBus):
+    """Sends a part of what is retained, and is gone."""
+
+    def start(self) -> None:
+        super().start()
+        self.deliver(Delivery("control/scaling", b"{}", retained=True))
+        self.deliver(Disconnected("the broker is gone"))
+
+
+class BlinkingBus(DyingBus):
+    """The same, but it is there again at once and sends the whole."""
+
+    def start(self) -> None:
+        super().start()
+        self.deliver(Connected(connection=2, session_present=False))
+        for topic in ("control/scaling", "node/hpc-1/info"):
+            self.deliver(Delivery(topic, b"{}", retained=True))
+
+
+class FarBus(RecordingBus):
+    """Sends what is retained in two windows, the second after the first was acknowledged, over a slow line."""
+
+    round_trip_s = 2 * QUIET_S
+
+    def start(self) -> None:
+        Timer(self.round_trip_s, self._arrive).start()
+
+    def _arrive(self) -> None:
+        super().start()
+        self.deliver(Delivery("control/scaling", b"{}", retained=True))
+
+    def ack(self, delivery: Delivery) -> None:
+        super().ack(delivery)
+        if len(self.acked) == 1:
+            second = Delivery("node/hpc-1/info", b"{}", retained=True)
+            Timer(self.round_trip_s, self.deliver, (second,)).start()
+
+
 def test_what_is_retained_is_not_lost_when_it_comes_before_the_grant() -> None:
     with Session(BrokerSettings(), (Subscription("#"),), HastyBus) as session:
         topics = [heard.topic for heard in session.retained()]
 
     assert topics == ["control/scaling"]
+
+
+def test_a_part_of_what_is_retained_is_not_taken_for_the_whole() -> None:
+    # Else `status` showed half a fleet as all of it, and a script saw exit code 0.
+    with Session(BrokerSettings(), (), DyingBus) as session, pytest.raises(CliError, match="the broker is gone"):
+        list(session.retained())
+
+
+def test_a_part_will_do_for_who_goes_on_listening() -> None:
+    with Session(BrokerSettings(), (), DyingBus) as session:
+        assert [heard.topic for heard in session.retained(whole=False)] == ["control/scaling"]
+
+
+def test_a_connection_that_is_there_again_gives_the_whole() -> None:
+    with Session(BrokerSettings(), (), BlinkingBus) as session:
+        assert {heard.topic for heard in session.retained()} == {"control/scaling", "node/hpc-1/info"}
+
+
+def test_on_a_slow_line_a_pause_between_two_windows_is_no_end() -> None:
+    # Else `scale` said that no node is known, and `status` showed the first hundred of all.
+    with Session(BrokerSettings(), (), FarBus) as session:
+        assert [heard.topic for heard in session.retained()] == ["control/scaling", "node/hpc-1/info"]
+
+
+def test_how_long_is_quiet_depends_on_how_long_connecting_took() -> None:
+    assert [quiet_after(connect_s) for connect_s in (0.01, 0.5, 9.0)] == [QUIET_S, 1.5, COLLECT_WITHIN_S]
 
 
 def test_a_connection_that_is_lost_for_good_ends_the_command_with_the_reason() -> None:

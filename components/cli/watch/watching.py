@@ -79,7 +79,7 @@ class Watching:
 
     def begin(self) -> None:
         """Take in what is retained, and what only journals know."""
-        for heard in self._session.retained():
+        for heard in self._session.retained(whole=False):
             self._hear(heard.decoded, retained=heard.retained)
         add_journals(self.seen, self._settings)
 
