@@ -1,23 +1,23 @@
 """All nodes and workloads that were heard of lately: bounded, forgotten when they fall silent or go away."""
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from components.aliases import Aliases
 from components.monitoring_server.workload import NEVER, Workload
 from schemas.metrics import NodeMetrics
-from schemas.node import NodeInfo, NodeSnapshot
+from schemas.node import NodeInfo
 
 WORKLOADS_MAX: Final = 100_000
 NODES_MAX: Final = 10_000
 SILENT_S: Final = 300.0
-"""A workload or node that nobody measured for so long is forgotten."""
+"""What nobody measured for so long is forgotten."""
 
 
 class Node:
     """One node and its workloads by name."""
 
-    __slots__ = ("aliases", "info", "metrics", "metrics_at", "models", "names", "workloads")
+    __slots__ = ("aliases", "info", "metrics", "metrics_at", "names", "workloads")
 
     def __init__(self) -> None:
         self.metrics: NodeMetrics | None = None
@@ -26,23 +26,8 @@ class Node:
         self.workloads: dict[str, Workload] = {}
         self.names: dict[str, str] = {}
         """Names by full container id, as measured: an application may know itself by either."""
-        self.aliases: dict[str, str] = {}
-        """Names by model, and by full container id as the newest snapshot has it: known before any use is."""
-        self.models: dict[str, str] = {}
-        """Names by Pullpiri's model, where it has just one container: an application may know only its model."""
-
-    def learn(self, told: NodeSnapshot) -> None:
-        """Take ids, and models of running containers from their labels. A container's own name stays that."""
-        names = {container.workload_id for container in told.containers}
-        members: defaultdict[str, list[str]] = defaultdict(list)
-        for container in told.containers:
-            if container.running and container.model not in ("", *names):
-                members[container.model].append(container.workload_id)
-        found = {model: of_model[0] for model, of_model in members.items() if len(of_model) == 1}
-        self.models = {**self.models, **found} if told.truncated else found
-        ids = {container.runtime_id: container.workload_id for container in told.containers}
-        self.aliases = {**ids, **self.models}
-        self.aliases.pop("", None)
+        self.aliases = Aliases()
+        """What snapshots tell: known before any use is."""
 
     def unname(self, workload: Workload) -> None:
         """Forget its container's id, unless that is another workload's by now: containers can be renamed."""
@@ -113,13 +98,18 @@ class Fleet:
             self.workloads -= len(gone.workloads)
 
     def forget_silent(self, now: float) -> None:
-        """Forget what nobody measured for long."""
+        """Forget what nobody measured for long: whole workloads and nodes, and of the others what fell silent."""
+        since = now - self._silent_s
         for name, node in list(self.nodes.items()):
-            silent = [w for w in node.workloads.values() if now - w.seen_at > self._silent_s]
+            if node.metrics_at < since:
+                node.metrics = None
+            silent = [w for w in node.workloads.values() if w.seen_at < since]
             for workload in silent:
                 del node.workloads[workload.name]
                 node.unname(workload)
             self.workloads -= len(silent)
             self.forgotten += len(silent)
-            if not node.workloads and node.info is None and now - node.metrics_at > self._silent_s:
+            for workload in node.workloads.values():
+                workload.forget_before(since)
+            if not node.workloads and node.info is None and node.metrics is None:
                 del self.nodes[name]

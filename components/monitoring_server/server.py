@@ -134,11 +134,6 @@ class MonitoringServer:
         """Counts of events and outcomes, and the newest measures of nodes and workloads."""
         return families(self)
 
-    def last_outcome(self, node: str, workload: str) -> PerfOutcome | None:
-        """What came of the newest answered event of a workload."""
-        found = self.fleet.find(node, workload)
-        return found.last_outcome if found else None
-
     @property
     def outstanding(self) -> int:
         """Events without outcome."""
@@ -169,7 +164,7 @@ class MonitoringServer:
         if node is None:
             return []
         given = message.workload_id
-        name = node.names.get(given) or node.aliases.get(given, given)
+        name = node.names.get(given) or node.aliases.name_of(given)
         workload = node.workloads.get(name) or self.fleet.admit(node, message.node, name)
         if workload is None:
             return []
@@ -247,9 +242,7 @@ class MonitoringServer:
     def _outcome(self, message: PerfOutcome, _now: Instant) -> list[Output]:
         if self._repeater.answered(message.event_id):
             self.outcomes_total[message.outcome] += 1
-            workload = self._events.pop(message.event_id)
-            workload.outstanding -= 1
-            workload.last_outcome = message
+            self._events.pop(message.event_id).outstanding -= 1
         return []
 
     # Nodes
@@ -263,7 +256,7 @@ class MonitoringServer:
     def _snapshot(self, message: NodeSnapshot, _now: Instant) -> list[Output]:
         node = self.fleet.node(message.node)
         if node is not None:
-            node.learn(message)
+            node.aliases.learn(message)
         return []
 
     def _agent(self, message: ComponentStatus, _now: Instant) -> list[Output]:

@@ -7,7 +7,7 @@ from components.monitoring_server.window import CPU, LATENCY, MEMORY, THROUGHPUT
 from components.settings import MonitoringSettings, ThresholdSettings
 from schemas.enums import PerfStatus
 from schemas.metrics import AppMetrics, ContainerUse
-from schemas.performance import Indicator, PerfOutcome
+from schemas.performance import Indicator
 
 NEVER: Final = float("-inf")
 
@@ -32,7 +32,6 @@ class Workload:
         "app",
         "app_at",
         "episode",
-        "last_outcome",
         "name",
         "node",
         "outstanding",
@@ -56,7 +55,6 @@ class Workload:
         self.episode: Episode | None = None
         self.outstanding = 0
         """Its events that have no outcome yet."""
-        self.last_outcome: PerfOutcome | None = None
         found = thresholds_of(thresholds) if thresholds else []
         by_metric = {threshold.metric: Window(threshold, settings) for threshold in found}
         self.windows = tuple(by_metric.values())
@@ -95,6 +93,13 @@ class Workload:
             self._latency.add(measured.latency_ms, now)
         if self._throughput and measured.throughput is not None:
             self._throughput.add(measured.throughput, now)
+
+    def forget_before(self, since: float) -> None:
+        """Forget measures older than that: who shows them must not take them for the present."""
+        if self.app_at < since:
+            self.app.clear()
+        if self.used_at < since:
+            self.use = None
 
     def change(self, now: float) -> PerfStatus | None:
         """DEGRADED when an episode must begin, RECOVERED when the present one is over, else None."""

@@ -2,7 +2,9 @@
 
 from components.settings import ThresholdSettings
 from schemas.enums import ConnectionState
-from schemas.metrics import AppMetrics
+from schemas.limits import Amount
+from schemas.metrics import AppMetrics, NodeMetrics
+from schemas.node import NodeInfo
 from schemas.operations import ComponentStatus
 from tests.monitoring_server.car import Car
 
@@ -54,3 +56,43 @@ def test_a_workload_that_fell_silent_leaves_no_series() -> None:
         car.wait(10)
         car.hear(AppMetrics(node="hpc-1", workload_id="radio", fps=30))
     assert names(car) == {"hpc-1", "radio"}
+
+
+LATENCY = ("piriscale_app_latency_seconds", "hpc-1", "nav")
+USE = ("piriscale_usage_cpu_cores", "hpc-1", "nav")
+LOAD = ("piriscale_node_cpu_usage_cores", "hpc-1")
+
+
+def test_an_application_that_hangs_in_a_living_container_does_not_show_its_last_good_latency_for_ever() -> None:
+    car = Car()
+    car.latency(100)
+    for _ in range(40):
+        car.wait(10)
+        car.use(500)
+    assert LATENCY not in shown(car)
+    assert USE in shown(car)
+    car.latency(200)
+    assert shown(car)[LATENCY] == 0.2
+
+
+def test_an_agent_that_measures_no_more_does_not_show_its_last_use_for_ever() -> None:
+    """Its node is known, and the application goes on to measure itself."""
+    car = Car()
+    car.hear(NodeInfo(node="hpc-1", boot_id=1, total=Amount(cpu=8000, memory=8192)))
+    car.hear(NodeMetrics(node="hpc-1", cpu_usage=25, cpu_count=8, used_memory=2**30, total_memory=2**34))
+    car.use(500)
+    assert {USE, LOAD} <= set(shown(car))
+    for _ in range(40):
+        car.wait(10)
+        car.latency(100)
+    assert not {USE, LOAD} & set(shown(car))
+    assert LATENCY in shown(car)
+
+
+def test_what_is_measured_now_and_then_is_shown_in_between() -> None:
+    car = Car()
+    car.use(500)
+    for _ in range(2):
+        car.latency(100)
+        car.wait(290)
+    assert {LATENCY} <= set(shown(car))
