@@ -56,9 +56,11 @@ def console(stream: TextIO | None = None, *, soft_wrap: bool = False) -> Console
 
 
 def table(*columns: str, title: str | None = None) -> Table:
-    """A table without frames, as command lines show them."""
+    """A table without frames, as command lines show them. What is too long for its column goes on below it."""
     made = Table(*columns, box=None, pad_edge=False, title=title, title_justify="left", header_style="bold")
     made.title_style = "bold"
+    for column in made.columns:
+        column.overflow = "fold"
     return made
 
 

@@ -79,6 +79,19 @@ def test_actions_under_way_are_told_with_what_they_wait_for() -> None:
     assert row.endswith("INSUFFICIENT_CPU needs 1000m more")
 
 
+def test_names_are_shown_whole_in_a_narrow_terminal() -> None:
+    """They are told apart, and copied into other commands."""
+    names = ("perception_camera-front", "perception_camera-rear")
+    seen = picture([*well("hpc-1"), *map(workload, names)])
+    rows = printed(seen, on_a_terminal(80))
+    rows = rows[rows.index("workloads") :]
+
+    assert not any("…" in row for row in rows)
+    begin = rows[1].index("WORKLOAD")
+    shown = "".join(row[begin : rows[1].index("STATE")].strip() for row in rows[2:])
+    assert all(name in shown for name in names)
+
+
 @pytest.mark.parametrize("width", [80, 160])
 def test_in_a_terminal_texts_are_broken_at_words_and_rows_of_workloads_are_not_broken(width: int) -> None:
     failed = workload("sim-1", SyncState.FAILED).model_copy(
