@@ -2,10 +2,9 @@
 
 import json
 import sys
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 from rich.text import Text
@@ -27,11 +26,13 @@ _FAMILY_STYLES: Mapping[str, str] = {
     "component": "yellow",
     "deadletter": "red",
 }
+LOOK_S: Final = 3600.0
+"""How long to wait for one message, or for news of the connection."""
 _COMMON = ("v", "id", "ts", "source")
 
 
 def tail(settings: Settings, pattern: str, *, as_json: bool) -> int:
-    """Show messages until Ctrl-C. Returns the exit code."""
+    """Show messages until Ctrl-C, and on stderr when the broker goes and comes. Returns the exit code."""
     _check(pattern)
     screen = console()
     with Session(settings.broker, (Subscription(pattern, 0),)) as session:
@@ -45,14 +46,18 @@ def tail(settings: Settings, pattern: str, *, as_json: bool) -> int:
 
 def _follow(session: Session, pattern: str, screen: Console, *, as_json: bool) -> None:
     wants_debug = pattern.startswith(DEBUG_PREFIX)
+    connected = True
     while True:
-        for heard in session.until(time.monotonic() + 3600):
-            if heard.topic.startswith(DEBUG_PREFIX) and not wants_debug:
-                continue
-            if as_json:
-                print(json.dumps(_document(heard)), flush=True)
-            else:
-                screen.print(_line(heard), soft_wrap=True)
+        heard = session.receive(LOOK_S)
+        if session.connected != connected:
+            connected = session.connected
+            print(f"piriscale: {'connected again' if connected else session.problem}", file=sys.stderr)
+        if heard is None or (heard.topic.startswith(DEBUG_PREFIX) and not wants_debug):
+            continue
+        if as_json:
+            print(json.dumps(_document(heard)), flush=True)
+        else:
+            screen.print(_line(heard), soft_wrap=True)
 
 
 def _check(pattern: str) -> None:

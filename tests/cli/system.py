@@ -103,6 +103,13 @@ class Child:
         self.out += line
         return line
 
+    def read_error(self) -> str:
+        """The next line of what it says of itself; blocks until it has one, or has ended."""
+        assert self._process.stderr is not None
+        line = self._process.stderr.readline()
+        self.err += line
+        return line
+
     def end(self, number: int = signal.SIGTERM) -> int:
         """Ask it to end; its exit code."""
         self.send(number)

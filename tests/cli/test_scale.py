@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -15,8 +16,8 @@ from schemas.enums import ActionOutcome, Phase, TaskState
 from schemas.limits import Limits
 from schemas.message import Wire
 from schemas.scaling import ScalingAction, ScalingStatus
-from tests.cli.system import NODE, Configuration, until, workload
-from tests.fixtures.broker import RunningBroker
+from tests.cli.system import NODE, Configuration, configuration, until, workload
+from tests.fixtures.broker import RunningBroker, running_broker
 
 Answer = Callable[[ScalingAction], list[ScalingStatus]]
 
@@ -210,6 +211,19 @@ def test_without_an_answer_it_gives_up_and_says_who_is_missing(alone: Configurat
     assert result.stdout == ""
     assert "action_controller was never seen" in result.stderr
     assert 0.6 < time.monotonic() - began < 5
+
+
+def test_a_lost_connection_is_not_blamed_on_action_controller(tmp_path: Path) -> None:
+    with running_broker() as own:
+        settings = configuration(tmp_path, url=f"mqtt://127.0.0.1:{own.port}")
+        with settings.child("scale", "cam", "--node", "n", "--cpu", "1", "--wait", "3s") as child:
+            assert "cam on n" in child.read_line()
+            own.kill()
+            code = child.finish()
+
+    assert code == 5
+    assert f"no connection to the broker: cannot reach the broker 127.0.0.1:{own.port}" in child.err
+    assert "action_controller" not in child.err
 
 
 def test_an_action_that_takes_too_long_is_said_to_go_on(alone: Configuration, broker: RunningBroker) -> None:

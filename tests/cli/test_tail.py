@@ -3,14 +3,15 @@
 import json
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 
 from broker.plain import PlainClient
 from schemas.codec import pack
 from schemas.message import Wire
-from tests.cli.system import Child, Configuration
-from tests.fixtures.broker import RunningBroker
+from tests.cli.system import Child, Configuration, configuration
+from tests.fixtures.broker import RunningBroker, running_broker
 
 ACTION = {"action_id": "a-1", "node": "hpc-1", "workload_id": "cam", "target": {"cpu_limit": 2000}, "more": True}
 
@@ -95,6 +96,22 @@ def test_what_is_no_filter_is_a_mistake(alone: Configuration, pattern: str) -> N
 
     assert result.exit_code == 2
     assert "topic filter" in result.stderr
+
+
+def test_a_broker_that_goes_and_comes_is_told(tmp_path: Path) -> None:
+    with running_broker() as own:
+        settings = configuration(tmp_path, url=f"mqtt://127.0.0.1:{own.port}")
+        with settings.child("tail", "--json") as child:
+            with Speaker(own, ("scaling/action", pack(ACTION, Wire.MSGPACK))):
+                child.read_line()
+            own.kill()
+            gone = child.read_error()
+            own.start()
+            back = child.read_error()
+            assert child.end(signal.SIGINT) == 0
+
+    assert gone.startswith("piriscale: ")
+    assert back == "piriscale: connected again\n"
 
 
 def test_a_reader_who_has_seen_enough_ends_it_without_a_trace(alone: Configuration, broker: RunningBroker) -> None:
