@@ -1,5 +1,7 @@
 """What is wrong or unusual, in words, with what to do."""
 
+import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -25,6 +27,9 @@ WAITS_LONG_MS: Final = 5_000
 LETTERS_FRESH_MS: Final = 600_000
 """How long a dead letter is called to attention."""
 
+
+_PART: Final = re.compile(r"([1-9][0-9]?)-of-([1-9][0-9]?)")
+"""Instances of MonitoringServer that watch a part of the nodes each: "2-of-3"."""
 
 _WRONG: Final = (SyncState.FAILED, SyncState.DRIFT_DETECTED)
 V = TypeVar("V")
@@ -78,6 +83,30 @@ def _components(seen: Overview) -> Iterable[Need]:
             yield Need(text, Level.BAD, f"component {role}")
         elif ConnectionState.READY not in states:
             yield Need(f"{role} is {states[0]}", LEVEL_OF_PRESENCE[states[0]], f"component {role}")
+        elif role is Role.MONITORING_SERVER:
+            yield from _unwatched(seen)
+
+
+def _unwatched(seen: Overview) -> Iterable[Need]:
+    """Parts of the nodes that nobody watches. Once all parts are watched, other instances are of the past."""
+    role = Role.MONITORING_SERVER
+    states = {name: status.state for (component, name), status in seen.components.items() if component == role}
+    present: defaultdict[int, set[int]] = defaultdict(set)
+    for name, state in states.items():
+        if state is ConnectionState.READY:
+            part = _PART.fullmatch(name)
+            number, parts = (int(part[1]), int(part[2])) if part else (1, 1)
+            present[parts].add(number)
+    wanted = {parts: {*range(1, parts + 1)} for parts in present}
+    if any(wanted[parts] <= numbers for parts, numbers in present.items()):
+        return
+    for parts, numbers in sorted(present.items()):
+        for number in sorted(wanted[parts] - numbers):
+            name = f"{number}-of-{parts}"
+            known = states.get(name)
+            is_so, level = (f"is {known}", LEVEL_OF_PRESENCE[known]) if known else ("was never seen", Level.BAD)
+            text = f"{role} {name} {is_so}: nobody watches its part of the nodes"
+            yield Need(text, level, f"component {role} {name}")
 
 
 def _agents(seen: Overview) -> Iterable[Need]:

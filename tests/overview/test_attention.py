@@ -2,6 +2,7 @@
 
 import pytest
 
+from components.monitoring_server.share import Share
 from components.overview.attention import attention
 from components.overview.overview import Overview
 from schemas.codec import Cleared
@@ -82,6 +83,41 @@ def test_what_is_wrong_is_called_to_attention(said: Message, says: str) -> None:
 )
 def test_what_is_not_wrong_is_not(said: Message) -> None:
     assert attention(seen(said)) == []
+
+
+def watchers(**by_name: str) -> list[str]:
+    """What is called to attention with these MonitoringServers: "a" to "c" are parts of three, "main" is all."""
+    names = {"a": Share(1, 3).name, "b": Share(2, 3).name, "c": Share(3, 3).name, "main": Share(1, 1).name}
+    overview = seen(Cleared(ComponentStatus, {"component": Role.MONITORING_SERVER, "instance": "main"}))
+    for name, now in by_name.items():
+        for one in ("ready", now):
+            overview.hear(component(Role.MONITORING_SERVER, names[name], one))
+    return [str(need) for need in attention(overview)]
+
+
+@pytest.mark.parametrize("now", ["lost", "disconnected", "init"])
+def test_a_part_of_the_nodes_that_nobody_watches_is_called_to_attention(now: str) -> None:
+    """Another part that is watched does not make all well."""
+    assert watchers(a="ready", b=now, c="ready") == [
+        f"monitoring_server 2-of-3 is {now}: nobody watches its part of the nodes"
+    ]
+
+
+def test_parts_that_were_never_seen_are_called_to_attention() -> None:
+    second, third = watchers(a="ready")
+
+    assert second == "monitoring_server 2-of-3 was never seen: nobody watches its part of the nodes"
+    assert "3-of-3" in third
+
+
+def test_when_every_part_is_watched_nothing_is_asked_of_instances_of_an_earlier_partition() -> None:
+    assert watchers(a="ready", b="ready", c="ready", main="lost") == []
+    assert watchers(a="lost", b="disconnected", main="ready") == []
+    assert watchers(a="ready", main="ready") == []
+
+
+def test_when_no_part_is_watched_it_is_said_once() -> None:
+    assert watchers(a="lost", b="lost", c="lost") == ["monitoring_server is lost"]
 
 
 def test_what_was_never_seen_is_called_to_attention_with_what_to_do() -> None:
