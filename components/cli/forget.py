@@ -1,7 +1,7 @@
 """`release` and `forget-node`: deleting what is retained, on purpose."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from components.cli.connection import Session, subscriptions_to
@@ -18,6 +18,8 @@ from schemas.resources import NodeCapacity, ResourceState
 from schemas.topics import Role
 
 ANSWER_WITHIN_S: Final = 10.0
+ANEW_WITHIN_S: Final = 1.0
+"""Who still runs says so soon what was deleted of it anew."""
 
 
 def release(settings: Settings, workload: str, node: str | None) -> int:
@@ -35,10 +37,10 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
         if state.desired is None:
             print(f"{workload} on {node} has no desired limits; nothing to release")
             return EXIT_OK
-        session.clear(Cleared(ResourceState, {"node": node, "workload_id": workload}))
-        said = _answer(session, node, workload)
+        said = _answer(session, Cleared(ResourceState, {"node": node, "workload_id": workload}))
+        problem = "" if session.connected else f"; there is no connection to the broker: {session.problem}"
     if said is None:
-        raise CliError("resource_manager did not answer: it lets go when it hears of it; is it running?")
+        raise CliError(f"resource_manager did not answer: it lets go when it hears of it; is it running?{problem}")
     if said.desired is not None:
         raise CliError(f"{workload} on {node} is still to have {describe(said.desired)}: an action is under way")
     print(f"{workload} on {node} is released; in force stays {describe_actual(said.actual)}")
@@ -63,16 +65,25 @@ def _state_of(retained: Sequence[Decoded], node: str, wanted: str) -> ResourceSt
     return state
 
 
-def _answer(session: Session, node: str, workload: str) -> ResourceState | None:
-    """What is said of the workload after the deletion; the last word without desired limits, if there is one."""
-    said = None
+def _answer(session: Session, cleared: Cleared) -> ResourceState | None:
+    """Delete a state, and hear what is said of it then; the last word without desired limits, if there is one.
+
+    Raises CliError when the broker did not take the deletion.
+    """
+    session.clear(cleared)
+    taken, said = False, None
     for heard in session.until(time.monotonic() + ANSWER_WITHIN_S):
         message = heard.decoded
-        if not isinstance(message, ResourceState) or (message.node, message.workload_id) != (node, workload):
+        if heard.topic != cleared.address:
             continue
-        said = message
-        if message.desired is None:
-            break
+        if isinstance(message, Cleared):
+            taken, said = True, None
+        elif isinstance(message, ResourceState) and (taken or message.desired is None):
+            said = message
+            if message.desired is None:
+                break
+    if not taken and said is None:
+        raise CliError(_not_deleted(session, [cleared.address]))
     return said
 
 
@@ -89,30 +100,51 @@ def forget_node(settings: Settings, node: str, *, force: bool) -> int:
         if not found and not agent:
             raise CliError(f"nothing is known of {node}; see `piriscale status`")
         # NodeInfo first: ResourceManager forgets the node by it, and then does not say the rest anew.
-        for kind in (NodeInfo, NodeSnapshot, NodeCapacity):
-            session.clear(Cleared(kind, {"node": node}))
-        session.clear(Cleared(ComponentStatus, {"component": Role.NODE_AGENT, "instance": node}))
-        for state in (one for one in found if isinstance(one, ResourceState)):
-            session.clear(Cleared(ResourceState, {"node": node, "workload_id": state.workload_id}))
-        left = _left(session, node)
+        gone = [Cleared(kind, {"node": node}) for kind in (NodeInfo, NodeSnapshot, NodeCapacity)]
+        gone.append(Cleared(ComponentStatus, {"component": Role.NODE_AGENT, "instance": node}))
+        states = (one.workload_id for one in found if isinstance(one, ResourceState))
+        gone += [Cleared(ResourceState, {"node": node, "workload_id": name}) for name in states]
+        left = _delete(session, node, gone)
     if left:
-        raise CliError(f"still retained, or said anew meanwhile: {', '.join(sorted(left))}")
+        raise CliError(f"still retained, or said anew meanwhile: {', '.join(left)}")
     print(f"{node} is forgotten")
     return EXIT_OK
 
 
-def _left(session: Session, node: str) -> set[str]:
-    """Topics of the node that were said anew after the deletion."""
-    present: dict[str, bool] = {}
-    for heard in session.until(time.monotonic() + 1.0):
-        message = heard.decoded
-        if isinstance(message, Cleared):
-            present[heard.topic] = False
-        elif getattr(message, "node", None) == node or (
-            isinstance(message, ComponentStatus) and _is_agent(message, node)
-        ):
-            present[heard.topic] = True
-    return {topic for topic, there in present.items() if there}
+def _delete(session: Session, node: str, gone: Sequence[Cleared]) -> list[str]:
+    """Delete these of a node, and see that the broker did. Returns what of the node is retained nevertheless.
+
+    Raises CliError when the broker did not.
+    """
+    for cleared in gone:
+        session.clear(cleared)
+    missing, left = {cleared.address for cleared in gone}, set[str]()
+    deadline = time.monotonic() + ANSWER_WITHIN_S
+    while (left_s := deadline - time.monotonic()) > 0:
+        heard = session.receive(left_s)
+        if heard is None:
+            continue
+        if _is_of(heard.decoded, node):
+            left.add(heard.topic)
+        elif isinstance(heard.decoded, Cleared):
+            left.discard(heard.topic)
+            if heard.topic in missing:
+                missing.discard(heard.topic)
+                deadline = deadline if missing else time.monotonic() + ANEW_WITHIN_S
+    if missing:
+        raise CliError(_not_deleted(session, missing))
+    return sorted(left)
+
+
+def _not_deleted(session: Session, topics: Iterable[str]) -> str:
+    why = "" if session.connected else f"; no connection to the broker: {session.problem}"
+    return f"not known to be deleted after {ANSWER_WITHIN_S:g} s: {', '.join(sorted(topics))}{why}"
+
+
+def _is_of(message: Decoded, node: str) -> bool:
+    return getattr(message, "node", None) == node or (
+        isinstance(message, ComponentStatus) and _is_agent(message, node)
+    )
 
 
 def _is_agent(status: ComponentStatus, node: str) -> bool:
