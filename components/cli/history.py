@@ -32,20 +32,22 @@ _DECISIONS: Final = (
 
 def show_history(settings: Settings, limit: int, *, as_json: bool) -> int:
     """Show the latest endings and decisions. Returns the exit code."""
-    endings = _read(settings.action_controller.database, Role.ACTION_CONTROLLER, read_history, limit)
-    decisions = _read(settings.policy_manager.database, Role.POLICY_MANAGER, read_decisions, limit)
+    controller = _journal(settings.action_controller.database, Role.ACTION_CONTROLLER)
+    manager = _journal(settings.policy_manager.database, Role.POLICY_MANAGER)
+    endings = _read(controller, read_history, limit)
+    decisions = _read(manager, read_decisions, limit)
     if endings is None and decisions is None:
         raise CliError(
-            "neither action_controller nor policy_manager keeps its journal here; run this where they do"
+            f"neither action_controller nor policy_manager keeps its journal here ({controller}, {manager}); "
+            "run this where they do, as the user they run as (sudo), or name their `database` in the configuration"
         )
     if as_json:
-        parts = {"actions": _documents(endings or ()), "decisions": _documents(decisions or ())}
-        print(json.dumps(parts))
+        print(json.dumps({"actions": _documents(endings), "decisions": _documents(decisions)}))
         return EXIT_OK
     screen = console()
-    _show_endings(screen, endings or ())
+    _show_endings(screen, endings)
     screen.print()
-    _show_decisions(screen, decisions or ())
+    _show_decisions(screen, decisions)
     return EXIT_OK
 
 
@@ -55,20 +57,32 @@ def read_decisions(path: Path, limit: int) -> list[tuple[int, PerfOutcome]]:
     return [(int(str(decided)), PerfOutcome.model_validate_json(str(body))) for decided, body in rows]
 
 
-def _read(database: Path | None, role: Role, read: Callable[[Path, int], Dated[M]], limit: int) -> Dated[M] | None:
+def _journal(database: Path | None, role: Role) -> Path:
+    return database or Path(default_database(role))
+
+
+def _read(path: Path, read: Callable[[Path, int], Dated[M]], limit: int) -> Dated[M] | None:
     """None when there is no such file here. Raises CliError when it cannot be read."""
-    path = database or Path(default_database(role))
     try:
         return read(path, limit) if path.exists() else None
     except (StorageError, PermissionError) as error:
         raise CliError(str(error)) from error
+    except ValueError as error:
+        why = " ".join(str(error).split())
+        raise CliError(f"{path}: a row is damaged, or was written by a newer version: {why}") from error
 
 
-def _documents(dated: Dated[M]) -> list[dict[str, object]]:
+def _documents(dated: Dated[M] | None) -> list[dict[str, object]] | None:
+    """None, which is null in JSON, when the journal is not here."""
+    if dated is None:
+        return None
     return [{"at_ms": at_ms, **message.model_dump(mode="json", exclude_none=True)} for at_ms, message in dated]
 
 
-def _show_endings(screen: Console, endings: Dated[ScalingStatus]) -> None:
+def _show_endings(screen: Console, endings: Dated[ScalingStatus] | None) -> None:
+    if endings is None:
+        screen.print("action_controller keeps no journal on this machine")
+        return
     rows = table("ENDED (UTC)", "NODE", "WORKLOAD", "CAUSE", "OUTCOME", "IN FORCE", "MESSAGE", title="scalings")
     for at_ms, final in endings:
         outcome = str(final.outcome or final.state)
@@ -84,7 +98,10 @@ def _show_endings(screen: Console, endings: Dated[ScalingStatus]) -> None:
     screen.print(rows if endings else "nothing was scaled in the last day")
 
 
-def _show_decisions(screen: Console, decisions: Dated[PerfOutcome]) -> None:
+def _show_decisions(screen: Console, decisions: Dated[PerfOutcome] | None) -> None:
+    if decisions is None:
+        screen.print("policy_manager keeps no journal on this machine")
+        return
     rows = table("DECIDED (UTC)", "NODE", "WORKLOAD", "OUTCOME", "MESSAGE", title="performance events")
     for at_ms, decided in decisions:
         outcome = str(decided.outcome)

@@ -2,8 +2,10 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -44,7 +46,9 @@ def test_decisions_are_read_beside_a_running_policy_manager(tmp_path: Path) -> N
     document = json.loads(as_json.stdout)
     assert [one["event_id"] for one in document["decisions"]] == ["e2", "e1"]
     assert document["decisions"][0]["at_ms"] == 1_700_000_000_002
-    assert document["actions"] == []
+    assert document["actions"] is None, "not an empty journal: there is none here"
+    assert "action_controller keeps no journal on this machine" in shown.stdout
+    assert "nothing was scaled" not in shown.stdout
     assert "2023-11-14 22:13:20" in shown.stdout
     assert "AT_MAXIMUM 4000m is the maximum" in shown.stdout
     journal.answer([outcome("e3")], Instant(3, 1_700_000_000_003))
@@ -70,6 +74,32 @@ def test_a_broken_journal_is_told_and_left_alone(tmp_path: Path) -> None:
     assert result.exit_code == 1
     assert str(broken) in result.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"piriscale.toml", broken.name}
+
+
+def test_a_row_of_a_newer_version_is_told_in_one_line_with_its_file(tmp_path: Path) -> None:
+    settings, journal = decided(tmp_path)
+    journal.close()
+    path = tmp_path / "policy_manager.sqlite3"
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE event SET outcome = replace(outcome, 'AT_MAXIMUM', 'TOO_HOT')")
+
+    result = settings.cli("history")
+
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert f"{path}: a row is damaged, or was written by a newer version" in result.stderr
+    assert "TOO_HOT" in result.stderr
+
+
+def test_where_there_is_no_journal_it_says_where_it_looked_and_what_to_do(tmp_path: Path) -> None:
+    """An ordinary user has other paths than the service whose journal it is."""
+    result = configuration(tmp_path).cli("history")
+
+    assert result.exit_code == 1
+    for path in ("action_controller.sqlite3", "policy_manager.sqlite3"):
+        assert str(tmp_path / path) in result.stderr
+    assert "(sudo)" in result.stderr
+    assert "`database`" in result.stderr
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)], ids=["table", "json"])
