@@ -16,6 +16,7 @@ from components.cli.assembly import OPTIONAL, builder_of, place_of, role_of, rol
 from components.cli.connection import connector_for, options_of
 from components.cli.errors import EXIT_FAILURE, EXIT_OK, CliError, UsageError
 from components.cli.screen import console, table
+from components.monitoring_server.share import Share
 from components.settings import Settings, state_directory
 from components.shell.http import PortTakenError
 from components.shell.logs import start_logging
@@ -42,10 +43,10 @@ def up(settings: Settings, *, log_level: str, log_json: bool) -> int:
 
 
 def run_one(settings: Settings, name: str, metrics_port: int | None, *, log_level: str, log_json: bool) -> int:
-    """Run one component. Returns the exit code."""
+    """Run one component; without a port, or with 0, it serves no metrics. Returns the exit code."""
     role = role_of(name)
     _start_logging(log_level, log_json)
-    return _serve(settings, (role,), metrics_port, None)
+    return _serve(settings, (role,), metrics_port or None, None)
 
 
 def _start_logging(level: str, as_json: bool) -> None:
@@ -107,7 +108,8 @@ def _serve(
 def _statistics(settings: Settings) -> BrokerStatistics:
     """What the broker tells of itself, heard under MonitoringServer's identity."""
     identity = component_identity(Role.MONITORING_SERVER, settings.node_agent.node)
-    client_id = client_id_of(Role.MONITORING_SERVER, "statistics", settings.broker.topic_prefix)
+    instance = f"statistics-{Share(*settings.monitoring.part).name}"  # each part listens beside the others
+    client_id = client_id_of(Role.MONITORING_SERVER, instance, settings.broker.topic_prefix)
     return BrokerStatistics(options_of(settings.broker, identity), client_id)
 
 

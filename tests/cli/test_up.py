@@ -10,6 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from broker.bus import Identity
 from broker.client import MqttBus
 from broker.options import BrokerOptions
+from broker.statistics import BrokerStatistics
+from components.cli.up import _statistics
+from components.settings import BrokerSettings, MonitoringSettings, Settings
 from tests.cli.system import NODE, Configuration, configuration, get, guarded_broker, status, until
 from tests.fixtures.broker import RunningBroker, free_port, running_broker
 
@@ -67,6 +70,29 @@ def test_a_component_runs_alone_and_by_either_spelling(alone: Configuration, bro
         assert (one["component"], one["state"]) == ("debug_tap", "ready")
         assert child.end() == 0
     _forget(broker)
+
+
+def test_port_0_serves_no_metrics_as_in_the_configuration(alone: Configuration, broker: RunningBroker) -> None:
+    with alone.child("run", "debug-tap", "--metrics-port", "0") as child:
+        lines = [child.read_line()]
+        while "Ctrl-C" not in lines[-1]:
+            assert child.running, child.err
+            lines.append(child.read_line())
+        assert child.end() == 0
+
+    assert "/metrics" not in "".join(lines)
+    _forget(broker)
+
+
+def test_parts_of_monitoring_server_hear_of_the_broker_beside_each_other(broker: RunningBroker) -> None:
+    def part(number: int) -> BrokerStatistics:
+        url = f"mqtt://127.0.0.1:{broker.port}"
+        monitoring = MonitoringSettings(partition=f"{number}/2")
+        return _statistics(Settings(broker=BrokerSettings(url=url), monitoring=monitoring))
+
+    with part(1) as first, part(2) as second:
+        until(lambda: first.dropped_messages is not None, "the first hears")
+        until(lambda: None not in (first.dropped_messages, second.dropped_messages), "both hear", 10)
 
 
 def test_an_unknown_component_is_a_mistake(alone: Configuration) -> None:
