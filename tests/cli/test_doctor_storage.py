@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.cli.doctor.finding import Finding
-from components.cli.doctor.storage import FREE_MIB_MIN, check_storage
-from components.settings import NodeAgentSettings, ResourceManagerSettings, Settings
+from components.cli.doctor.storage import FREE_MIB_MIN, check_storage, directories
+from components.settings import BrokerSettings, NodeAgentSettings, ResourceManagerSettings, Settings
 from tests.cli.findings import only_wrong
 from tests.requirements import require
 
@@ -69,3 +69,14 @@ def test_a_disk_that_was_mounted_read_only(tmp_path: Path) -> None:
 
     assert "is mounted read-only" in found.text
     assert f"remount,rw {disk}" in found.remedy
+
+
+@pytest.mark.parametrize("section", ["broker", "node_agent"])
+def test_a_relative_folder_is_named_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, section: str) -> None:
+    """Without that a relative one on a read-only disk had no mount point."""
+    monkeypatch.chdir(tmp_path)
+    settings = Settings(
+        broker=BrokerSettings(data_dir=Path("broker")), node_agent=NodeAgentSettings(state_dir=Path("node_agent"))
+    )
+
+    assert tmp_path / section in directories(settings)

@@ -22,9 +22,9 @@ def _directories(settings: Settings) -> Iterator[Path]:
     sections = (settings.resource_manager, settings.action_controller, settings.policy_manager)
     for database in (section.database for section in sections):
         yield database.absolute().parent if database else state_directory()
-    yield settings.node_agent.state_dir or state_directory()
+    yield (settings.node_agent.state_dir or state_directory()).absolute()
     if settings.broker.url is None:
-        yield settings.broker.data_dir or state_directory()
+        yield (settings.broker.data_dir or state_directory()).absolute()
 
 
 def check_storage(settings: Settings, free_mib_min: int = FREE_MIB_MIN) -> list[Finding]:
