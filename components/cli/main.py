@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from components.cli.errors import UsageError
 from components.cli.invocation import Config, Json, LogJson, LogLevel, Node, Workload, end_with, run_with
 from components.cli.security import declare_security
 
@@ -78,7 +79,9 @@ def run(
     ],
     metrics_port: Annotated[
         int | None,
-        typer.Option(min=0, max=65_535, help="Serve /metrics and /healthz on this port of metrics.host."),
+        typer.Option(
+            min=0, max=65_535, help="Serve /metrics and /healthz on this port of metrics.host; 0: do not."
+        ),
     ] = None,
     config: Config = None,
     log_level: LogLevel = "info",
@@ -97,7 +100,13 @@ def run(
 @app.command()
 def scale(
     context: typer.Context,
-    workload: Workload,
+    workload: Annotated[
+        str,
+        typer.Argument(
+            help="Exact name of the container, or its full id, or Pullpiri's model if that has just one running "
+            "container on the node."
+        ),
+    ],
     *,
     node: Node = None,
     cpu: Annotated[str | None, typer.Option(help="CPU limit: 2, 0.5 or 500m.")] = None,
@@ -288,6 +297,8 @@ def schema(
     """Print the contract of the bus: an AsyncAPI 3.0 document, as YAML."""
 
     def work() -> int:
+        if as_json and as_page:
+            raise UsageError("--json or --markdown: it is printed as one of them")
         from components.cli.schema import show_schema
 
         return show_schema(as_json=as_json, as_page=as_page)

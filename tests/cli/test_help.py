@@ -63,6 +63,18 @@ def test_help_of_scale_tells_patience_from_waiting_for_room(nowhere: Configurati
     assert "as long as --wait" in room
 
 
+def test_help_of_scale_knows_every_name_that_resource_manager_takes(nowhere: Configuration) -> None:
+    assert "Pullpiri's model" in " ".join(nowhere.cli("scale", "--help").stdout.split())
+    assert "Pullpiri" not in nowhere.cli("release", "--help").stdout, "which takes a name or an id"
+
+
+def test_a_schema_is_either_json_or_a_page(nowhere: Configuration) -> None:
+    result = nowhere.cli("schema", "--json", "--markdown")
+
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "--json" in result.stderr
+
+
 @pytest.mark.parametrize("position", ["before", "after"])
 def test_a_mistake_in_the_configuration_names_key_value_and_what_is_allowed(
     nowhere: Configuration, tmp_path: Path, position: str
