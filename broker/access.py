@@ -97,7 +97,7 @@ def component_identity(role: Role, instance: str) -> str:
 
 @dataclass(frozen=True)
 class Rights:
-    """Topic filters, without the configured prefix."""
+    """Topic filters, without the configured prefix; those of a bridge are whole."""
 
     publish: tuple[str, ...]
     subscribe: tuple[str, ...]
@@ -141,25 +141,30 @@ def _of_node(topic: Topic, principal: Principal) -> str:
     return topic.filter(node=principal.scope[0]) if principal.kind is Role.NODE_AGENT else topic.filter()
 
 
-def acl_text(principals: Iterable[Principal], topic_prefix: str = "") -> str:
-    """Mosquitto's `acl_file` for these identities. Whoever is not named may do nothing."""
-    prefix = TopicPrefix(topic_prefix)
+def acl_text(principals: Iterable[Principal], topic_prefixes: Iterable[str] = ("",)) -> str:
+    """Mosquitto's `acl_file` for these identities. Whoever is not named may do nothing.
+
+    Rights are given below each of the prefixes; those of a bridge below its own name, which is a whole prefix.
+    """
+    prefixes = tuple(map(TopicPrefix, dict.fromkeys(topic_prefixes)))
     lines = [
         "# Written by piriscale from its registry of topics; changes are lost. What is not allowed is forbidden.",
         "# Mosquitto grants every subscription and withholds what may not be read, without a word to the client.",
     ]
     for principal in sorted(set(principals), key=str):
         rights = rights_of(principal)
+        below = (TopicPrefix(""),) if principal.kind is Person.BRIDGE else prefixes
         both = [each for each in rights.publish if each in rights.subscribe]
         lines += ["", f"user {principal}"]
-        lines += _lines("readwrite", both, prefix)
-        lines += _lines("write", [each for each in rights.publish if each not in both], prefix)
-        lines += _lines("read", [each for each in rights.subscribe if each not in both], prefix)
+        lines += _lines("readwrite", both, below)
+        lines += _lines("write", [each for each in rights.publish if each not in both], below)
+        lines += _lines("read", [each for each in rights.subscribe if each not in both], below)
     return "\n".join([*lines, ""])
 
 
-def _lines(access: str, filters: Iterable[str], prefix: TopicPrefix) -> list[str]:
-    return [f"topic {access} {each if each.startswith('$') else prefix.add(each)}" for each in filters]
+def _lines(access: str, filters: Iterable[str], prefixes: Iterable[TopicPrefix]) -> list[str]:
+    topics = (each if each.startswith("$") else prefix.add(each) for prefix in prefixes for each in filters)
+    return [f"topic {access} {topic}" for topic in dict.fromkeys(topics)]
 
 
 def _form(kind: Kind) -> str:

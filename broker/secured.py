@@ -35,17 +35,17 @@ class SecuredBroker:
     port: int = PORT
     guests_port: int = GUESTS_PORT
     bind: str = "127.0.0.1"
-    topic_prefix: str = ""
+    topic_prefixes: tuple[str, ...] = ("",)
+    """Below which everybody's topics are; several at a fleet's broker."""
     owner: str | None = None
     """Who will run it, and so owns its key; None: whoever writes it."""
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.bind):
             raise ValueError(f"{self.bind!r} is no address to listen on")
-        if not _PREFIX.fullmatch(self.topic_prefix):
-            raise ValueError(
-                f"{self.topic_prefix!r} is no topic prefix: names with / between, such as fleet/car-7"
-            )
+        for prefix in self.topic_prefixes:
+            if not _PREFIX.fullmatch(prefix):
+                raise ValueError(f"{prefix!r} is no topic prefix: names with / between, such as fleet/car-7")
         if self.port == self.guests_port:
             raise ValueError(f"port {self.port} is for guests already: write another --port or --guests-port")
 
@@ -67,7 +67,7 @@ class SecuredBroker:
     @property
     def acl(self) -> str:
         """Text of the ACL file."""
-        return acl_text(self.principals, self.topic_prefix)
+        return acl_text(self.principals, self.topic_prefixes)
 
     @property
     def text(self) -> str:
@@ -84,7 +84,10 @@ class SecuredBroker:
         if missing:
             raise CertificateError(f"missing: {', '.join(missing)}; make them: piriscale certs {certificates}")
         data = self.folder / "data"
-        data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for folder in reversed([each for each in (self.folder, *self.folder.parents) if not each.exists()]):
+            folder.mkdir()
+            folder.chmod(0o755)  # whatever the umask is, its owner is to come through
+        data.mkdir(mode=0o700, exist_ok=True)
         if self.owner is not None:
             shutil.chown(data, self.owner)
         for name in _FILES:
@@ -116,7 +119,7 @@ def secured_broker(
     port: int = PORT,
     guests_port: int = GUESTS_PORT,
     bind: str = "127.0.0.1",
-    topic_prefix: str = "",
+    topic_prefixes: tuple[str, ...] = ("",),
     owner: str | None = None,
 ) -> SecuredBroker:
     """The broker for all identities that an authority's directory knows, and `more`.
@@ -131,13 +134,13 @@ def secured_broker(
             except ValueError as error:
                 raise CertificateError(f"{each.folder / 'cert.pem'}: {error}") from error
     folder = (into or certificates / BROKER).absolute()
-    return SecuredBroker(folder, tuple(principals), port, guests_port, bind, topic_prefix, owner)
+    return SecuredBroker(folder, tuple(principals), port, guests_port, bind, topic_prefixes, owner)
 
 
 def owner_of(folder: Path) -> str | None:
-    """The user who shall run a broker in a folder, when root writes it; None: whoever writes it."""
+    """The user who shall run a broker in a folder, when root writes it; None: whoever writes it. Makes nothing."""
     if os.geteuid() != 0:
         return None
-    folder.mkdir(parents=True, exist_ok=True)
-    account = account_for(folder.absolute())
+    folder = folder.absolute()
+    account = account_for(next(each for each in (folder, *folder.parents) if each.is_dir()))
     return account.pw_name if account is not None else "root"

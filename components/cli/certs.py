@@ -96,14 +96,13 @@ def configure_broker(
     port: int,
     guests_port: int,
     bind: str,
-    topic_prefix: str,
+    topic_prefixes: Sequence[str],
     show: bool,
 ) -> int:
     """Write, or print, mosquitto.conf and the ACL. Returns the exit code."""
     more = [_principal(each) for each in names]
     try:
         folder = (into or directory / BROKER).absolute()
-        owner = None if show else owner_of(folder)
         broker = secured_broker(
             directory,
             more,
@@ -111,8 +110,8 @@ def configure_broker(
             port=port,
             guests_port=guests_port,
             bind=bind,
-            topic_prefix=topic_prefix,
-            owner=owner,
+            topic_prefixes=tuple(topic_prefixes) or ("",),
+            owner=owner_of(folder),
         )
         if show:
             sys.stdout.write(f"{broker.text}\n# --- {folder / 'acl'}\n{broker.acl}")

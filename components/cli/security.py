@@ -58,7 +58,14 @@ def declare_security(app: typer.Typer, end_with: Callable[[Callable[[], int]], N
             int, typer.Option(min=1, max=65_535, help="And for application/… and bridge/….")
         ] = _GUESTS_PORT,
         bind: Annotated[str, typer.Option(help="Address it is to listen on; 0.0.0.0: all.")] = "127.0.0.1",
-        topic_prefix: Annotated[str, typer.Option(help="As in the configuration of the components.")] = "",
+        topic_prefix: Annotated[
+            list[str] | None,
+            typer.Option(
+                help="As in the configuration of the components; the rights are below it. A fleet's broker, where "
+                "people and debug_tap look at several vehicles, gets one for each vehicle: it may be repeated. A "
+                "bridge's rights are below its own name."
+            ),
+        ] = None,
         show: Annotated[bool, typer.Option("--show", help="Print both files, write nothing.")] = False,
     ) -> None:
         """Write mosquitto.conf and the access rules of a broker that knows every identity."""
@@ -73,7 +80,7 @@ def declare_security(app: typer.Typer, end_with: Callable[[Callable[[], int]], N
                 port=port,
                 guests_port=guests_port,
                 bind=bind,
-                topic_prefix=topic_prefix,
+                topic_prefixes=topic_prefix or (),
                 show=show,
             )
 

@@ -24,7 +24,7 @@ _numbers = itertools.count()
 
 def bridge_to(port: int) -> tuple[str, ...]:
     """The lines of the file as a reader would fill them in; without certificates, since the upper one has none."""
-    lines = BRIDGE.read_text(encoding="utf-8").replace("fleet.example:8883", f"127.0.0.1:{port}").splitlines()
+    lines = BRIDGE.read_text(encoding="utf-8").replace("fleet.example:8884", f"127.0.0.1:{port}").splitlines()
     return tuple(
         line for line in lines if not line.startswith(("bridge_cafile", "bridge_certfile", "bridge_keyfile"))
     )
@@ -140,9 +140,28 @@ def test_the_fleet_cannot_speak_for_a_vehicles_components(fleet: RunningBroker, 
         for topic in ("node/hpc-1/update", "resources/state/hpc-1/nav", "resources/desired", "scaling/status"):
             above.client.publish(f"{VEHICLE}/{topic}", b"forged", 1)
         above.client.publish("vehicle-8/scaling/action", b"of another vehicle", 1)
-        above.client.publish(f"{VEHICLE}/control/scaling", b"pause", 1)
-        eventually(lambda: below.of("control/scaling"), "the last of them")
-        assert [topic for topic, payload, _ in below.heard if payload != b"pause" and b"try" not in payload] == []
+        above.client.publish(f"{VEHICLE}/scaling/action", b"wish", 1)
+        eventually(lambda: below.of("scaling/action"), "the last of them")
+        assert [topic for topic, payload, _ in below.heard if payload != b"wish" and b"try" not in payload] == []
+
+
+def test_what_the_fleet_said_of_pauses_does_not_end_one_of_the_vehicle(
+    fleet: RunningBroker, road: Proxy, vehicle: RunningBroker
+) -> None:
+    with Listener(vehicle, "#") as below, Listener(fleet, "#") as above:
+        await_bridge(below, above)
+        above.client.publish(f"{VEHICLE}/control/scaling", b"resume", 1, retain=True)
+        below.client.publish("control/scaling", b"pause", 1, retain=True)
+        eventually(lambda: below.of("control/scaling"), "the pause")
+    road.refuse()
+    fleet.stop()
+    fleet.start()
+    with Listener(vehicle, "#") as below, Listener(fleet, "#") as above:
+        road.admit()
+        await_bridge(below, above)
+        above.client.publish(f"{VEHICLE}/scaling/action", b"wish", 1)
+        eventually(lambda: below.of("scaling/action"), "what came down with the connection has come")
+        assert below.of("control/scaling") == [b"pause"]
 
 
 def said_in_an_outage(below: Listener) -> list[bytes]:

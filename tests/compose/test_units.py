@@ -68,6 +68,17 @@ def test_a_unit_has_no_capability_and_gains_no_privilege(unit: str) -> None:
     assert "ProtectControlGroups=yes" in lines, "the agent reads cgroups and never writes them"
 
 
+def test_each_sees_the_certificates_of_its_own_identity_alone() -> None:
+    hidden = "TemporaryFileSystem=/etc/piriscale/certs:ro"
+    for unit in ("piriscale@.service", "piriscale-agent.service"):
+        assert hidden in (UNITS / unit).read_text(encoding="utf-8").splitlines(), unit
+    for name in CONTROL_PLANE:
+        text = (UNITS / f"piriscale@{name}.service.d" / "certs.conf").read_text(encoding="utf-8")
+        assert text == f"[Service]\nBindReadOnlyPaths=-/etc/piriscale/certs/{role_of(name)}\n"
+    agent = (UNITS / "piriscale-agent.service").read_text(encoding="utf-8")
+    assert re.findall(r"^Bind.*certs/(.*)$", agent, flags=re.MULTILINE) == [Role.NODE_AGENT]
+
+
 def test_the_target_wants_every_component_and_each_is_one() -> None:
     wanted = re.findall(r"piriscale@([a-z-]+)\.service", (UNITS / "piriscale.target").read_text(encoding="utf-8"))
     assert tuple(wanted) == CONTROL_PLANE

@@ -69,6 +69,7 @@ def secured(
     *,
     hosts: tuple[str, ...] = ("127.0.0.1", "localhost"),
     bind: str = "127.0.0.1",
+    topic_prefixes: tuple[str, ...] = ("",),
 ) -> Iterator[Secured]:
     """A broker that knows these identities; `unknown` get certificates, but no rights."""
     require(has_mosquitto(), "mosquitto (apt-get install mosquitto)")
@@ -82,7 +83,13 @@ def secured(
         port, guests_port = free_port(), free_port()
         into = folder / "broker"
         broker = secured_broker(
-            authority.directory, into=into, port=port, guests_port=guests_port, bind=bind, owner=owner_of(into)
+            authority.directory,
+            into=into,
+            port=port,
+            guests_port=guests_port,
+            bind=bind,
+            topic_prefixes=topic_prefixes,
+            owner=owner_of(into),
         )
         written = broker.write(authority.directory)
         for name in (*unknown, OBSERVER):

@@ -65,9 +65,21 @@ def test_what_is_no_identity_gets_no_rights(name: str) -> None:
 
 
 def test_the_prefix_of_a_vehicle_goes_before_every_topic_but_the_brokers_own() -> None:
-    text = acl_text([Principal.parse("cli/alice")], "fleet/car-7")
+    text = acl_text([Principal.parse("cli/alice")], ["fleet/car-7"])
     topics = [line.split(" ", 2)[2] for line in text.splitlines() if line.startswith("topic")]
     assert {topic.partition("/car-7/")[0] for topic in topics} == {"fleet", "$SYS/#"}
+
+
+def test_at_a_fleets_broker_everybody_has_rights_below_each_vehicle_and_a_bridge_below_its_own_name_alone() -> (
+    None
+):
+    text = acl_text(map(Principal.parse, ("bridge/vehicle-7", "cli/alice")), ["vehicle-7", "vehicle-8"])
+    bridge, alice = (part.splitlines()[1:] for part in text.split("user ")[1:])
+
+    assert list(filter(None, bridge)) == ["topic readwrite vehicle-7/#"]
+    assert {"topic read vehicle-7/scaling/status", "topic read vehicle-8/scaling/status"} <= set(alice)
+    assert "topic read scaling/status" not in alice
+    assert len(alice) == len(set(alice)), "what has no prefix is there once"
 
 
 def test_the_acl_does_not_depend_on_the_order_in_which_identities_are_named() -> None:

@@ -162,6 +162,22 @@ class TestBrokerConfig:
         ):
             assert line in shown.stdout.splitlines()
 
+    def test_a_fleets_broker_takes_several_prefixes(self, pki: Path) -> None:
+        words = ["--topic-prefix", "car-7", "--topic-prefix", "car-8"]
+        shown = piriscale("broker-config", pki, "bridge/car-7", "--show", *words)
+        assert shown.exit_code == 0, shown.stderr
+        lines = shown.stdout.splitlines()
+        assert {"topic write car-7/node/hpc-1/info", "topic write car-8/node/hpc-1/info"} <= set(lines)
+        assert lines[lines.index("user bridge/car-7") + 1] == "topic readwrite car-7/#"
+
+    def test_shows_what_it_would_write(self, pki: Path, tmp_path: Path) -> None:
+        shown = piriscale("broker-config", pki, "--show", "--into", tmp_path / "to").stdout
+        piriscale("broker-config", pki, "--into", tmp_path / "to")
+        written = [(tmp_path / "to" / name).read_text() for name in ("mosquitto.conf", "acl")]
+        assert shown == f"{written[0]}\n# --- {tmp_path / 'to' / 'acl'}\n{written[1]}"
+        if os.geteuid() == 0:
+            assert "\nuser " in written[0].split("listener 8884")[0], "Mosquitto becomes somebody"
+
     def test_writes_what_the_brokers_machine_needs_and_not_more(self, pki: Path, tmp_path: Path) -> None:
         done = piriscale("broker-config", pki, "--into", tmp_path / "to", "--bind", "0.0.0.0", "--port", "8885")  # noqa: S104
         assert done.exit_code == 0, done.stderr
@@ -196,10 +212,21 @@ class TestBrokerConfig:
         piriscale("broker-config", pki)
         assert "user node_agent/hpc-2" in (pki / "broker" / "acl").read_text()
 
-    def test_without_certificates_it_says_how_to_make_them(self, tmp_path: Path) -> None:
+    def test_without_certificates_it_says_how_to_make_them_and_makes_nothing(self, tmp_path: Path) -> None:
         result = piriscale("broker-config", tmp_path / "none")
         assert result.exit_code == 1
         assert "piriscale certs" in result.stderr
+        assert list(tmp_path.iterdir()) == []
+
+    def test_the_broker_comes_to_its_own_files_whatever_the_umask(self, pki: Path, tmp_path: Path) -> None:
+        old = os.umask(0o077)
+        try:
+            piriscale("broker-config", pki, "--into", tmp_path / "new" / "to")
+        finally:
+            os.umask(old)
+        modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
+        assert modes["to"] == 0o755
+        assert (modes["data"], modes["key.pem"], modes["acl"]) == (0o700, 0o600, 0o600)
 
 
 def test_the_certificates_stand_openssls_strict_examination(tmp_path: Path) -> None:
