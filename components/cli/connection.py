@@ -102,7 +102,7 @@ def _password(settings: BrokerSettings) -> str | None:
 def connector_for(settings: BrokerSettings, expiries: dict[str, float] | None = None) -> Connect:
     """What gives each component its own connection, under its own identity. What it gives raises UsageError.
 
-    It notes in `expiries` when the certificate ends to be valid with which it connects, by component, as Unix time:
+    It notes in `expiries`, by component and as Unix time, when the certificate ends with which it connects:
     a running component goes on with the certificate that it read, whatever is put in its place.
     """
 
