@@ -192,6 +192,20 @@ def test_a_folder_of_further_files_counts(tmp_path: Path) -> None:
             assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
 
 
+def test_several_folders_count_and_what_they_include() -> None:
+    with running_broker() as place:
+        first, second, inner = (place.directory / name for name in ("first", "second", "inner"))
+        for folder, text in (
+            (first, f"include_dir {inner}\n"),
+            (second, "# ours\n"),
+            (inner, "persistence false\n"),
+        ):
+            folder.mkdir()
+            (folder / "piece.conf").write_text(text)
+        with told(f"include_dir {first}", f"include_dir {second}") as broker:
+            assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
+
+
 def test_of_a_broker_elsewhere_it_is_said_what_cannot_be_seen() -> None:
     (found,) = check_configuration("192.0.2.1", 1883)
 

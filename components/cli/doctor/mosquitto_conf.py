@@ -2,6 +2,7 @@
 
 import logging
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +20,8 @@ QUEUE_MIN: Final = 10_000
 """Messages for one client that is away: some hours of a fleet's requests."""
 QUEUE_BYTES_MIN: Final = 16 * 2**20
 AUTOSAVE_S_MAX: Final = 60
+INCLUDES_MAX: Final = 8
+"""So deep included files include others; more is a circle."""
 _DEFAULTS: Final = {
     "persistence": "false",
     "autosave_interval": "1800",
@@ -109,18 +112,17 @@ def _read(command: list[str], folder: Path) -> Configured | None:
     if not names:
         return Configured(None, {})
     file = folder / names[0]
-    options: dict[str, str] = {}
-    for path in (file, *_included(file)):
-        options |= _options(path)
-    return Configured(file, options)
+    return Configured(file, dict(_options(file)))
 
 
-def _included(file: Path) -> list[Path]:
-    folder = _options(file).get("include_dir")
-    return sorted(Path(folder).glob("*.conf")) if folder else []
-
-
-def _options(file: Path) -> dict[str, str]:
-    """Option and value of each line; of those said twice the last, as Mosquitto reads them."""
-    words = (line.split(maxsplit=1) for line in file.read_text(encoding="utf-8", errors="replace").splitlines())
-    return {word[0]: word[1].strip() for word in words if len(word) == 2 and not word[0].startswith("#")}
+def _options(file: Path, depth: int = INCLUDES_MAX) -> Iterator[tuple[str, str]]:
+    """Option and value of each line, those of included folders in their place; the last of an option counts."""
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        words = line.split(maxsplit=1)
+        if len(words) != 2 or words[0].startswith("#"):
+            continue
+        option, value = words[0], words[1].strip()
+        yield option, value
+        if option == "include_dir" and depth:
+            for each in sorted(Path(value).glob("*.conf")):
+                yield from _options(each, depth - 1)
