@@ -264,12 +264,14 @@ def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
 
 
 def _write(file: Path, content: bytes, mode: int) -> None:
-    """Put the whole file in place at once; nobody else may ever read a key."""
+    """Put the whole file in place at once, for whom the one before it was; nobody else may ever read a key."""
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # with mode 0600
     try:
         with os.fdopen(descriptor, "wb") as opened:
             opened.write(content)
             os.fchmod(opened.fileno(), mode)
+            if os.geteuid() == 0 and file.exists():
+                os.fchown(opened.fileno(), file.stat().st_uid, file.stat().st_gid)
         Path(name).replace(file)
     except BaseException:
         Path(name).unlink(missing_ok=True)

@@ -60,6 +60,15 @@ class TestCerts:
         assert {stat.S_IMODE(key.stat().st_mode) for key in keys} == {0o600}
         assert not list((tmp_path / "pki").rglob(".*")), "nothing half-written is left"
 
+    def test_a_renewed_key_is_still_its_owners(self, tmp_path: Path) -> None:
+        require(os.geteuid() == 0, "root, to give files away")
+        piriscale("certs", tmp_path)
+        for file in (tmp_path / "debug_tap").iterdir():
+            os.chown(file, 10001, 10002)
+        piriscale("certs", tmp_path, "debug_tap", "--force")
+        owners = {(file.stat().st_uid, file.stat().st_gid) for file in (tmp_path / "debug_tap").iterdir()}
+        assert owners == {(10001, 10002)}
+
     def test_a_node_is_added_later_and_nothing_else_changes(self, tmp_path: Path) -> None:
         piriscale("certs", tmp_path, "node_agent/hpc-1")
         before = {file: file.read_bytes() for file in tmp_path.rglob("*.*") if file.is_file()}
