@@ -108,7 +108,7 @@ def test_a_component_knows_neither_its_shell_nor_the_command_line() -> None:
 
 
 def test_the_picture_of_the_system_is_folded_from_messages_alone() -> None:
-    pure = (PICTURE, "components.presence", "components.pauses", "schemas")
+    pure = (PICTURE, "components.aliases", "components.pauses", "components.presence", "schemas")
 
     def allowed(module: str, name: str) -> bool:
         foreign = top(name) not in {*LOWER_LAYERS, "rich", "sqlite3", "socket", "subprocess", "pathlib", "time"}

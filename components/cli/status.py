@@ -109,7 +109,7 @@ def _order(entry: tuple[Key, ResourceState]) -> tuple[object, ...]:
 def _workloads(seen: Overview, screen: Console) -> None:
     rows = table("NODE", "WORKLOAD", "STATE", "DESIRED", "ACTUAL", "USE", "SINCE", title="workloads")
     for (node, name), state in sorted(seen.workloads.items(), key=_order):
-        use = seen.uses.get((node, name))
+        use = seen.measures.uses.get((node, name))
         shown = Text(state.sync_state, styled(state.sync_state))
         if state.desired is None and state.generation == 0:
             shown = Text("not managed", "dim")

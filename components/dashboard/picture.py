@@ -101,9 +101,9 @@ class Picture:
         for key in _shown(seen):
             parts = (
                 seen.workloads[key],
-                seen.uses.get(key),
-                seen.measures.get(key),
-                seen.performance.get(key),
+                seen.measures.uses.get(key),
+                seen.measures.apps.get(key),
+                seen.degraded.get(key),
                 seen.pause_of(key),
             )
             known = self._workload_rows.get(key)

@@ -5,13 +5,14 @@ from typing import Any
 from components.overview.actions import ActionSeen
 from components.overview.events import LEVEL_OF_OUTCOME, LEVEL_OF_STATE, Event, Level
 from components.overview.history import Series
-from components.overview.overview import Overview, Use
+from components.overview.measures import Use
+from components.overview.overview import Overview
 from components.overview.timeline import Timeline
 from components.overview.words import describe, describe_actual
 from components.pauses import Pause
 from schemas.limits import Amount, Limits
 from schemas.metrics import AppMetrics
-from schemas.performance import PerfDegraded, PerfRecovered
+from schemas.performance import PerfDegraded
 from schemas.resources import ResourceState
 from schemas.topics import Role
 from schemas.units import BYTES_PER_MIB
@@ -21,7 +22,7 @@ Row = dict[str, Any]
 
 def node_row(seen: Overview, name: str) -> Row:
     """One node: its agent, its runtime, and its capacity."""
-    capacity, info, load = seen.nodes.get(name), seen.infos.get(name), seen.loads.get(name)
+    capacity, info, load = seen.nodes.get(name), seen.infos.get(name), seen.measures.loads.get(name)
     agent = seen.components.get((Role.NODE_AGENT, name))
     row: Row = {"node": name, "agent": agent.state if agent else "unknown"}
     if info is not None:
@@ -52,7 +53,7 @@ def workload_row(
     state: ResourceState,
     use: Use | None,
     measures: AppMetrics | None,
-    performance: PerfDegraded | PerfRecovered | None,
+    degraded: PerfDegraded | None,
     pause: Pause | None,
 ) -> Row:
     """One workload: desired and actual, use, state and measures."""
@@ -68,7 +69,7 @@ def workload_row(
         "actual_text": describe_actual(state.actual, state.desired),
         "generation": state.generation,
         "since": state.since,
-        "degraded": isinstance(performance, PerfDegraded),
+        "degraded": degraded is not None,
     }
     said = {"reason": state.reason, "message": state.message, "paused": str(pause) if pause else None}
     row.update({name: value for name, value in said.items() if value})

@@ -62,11 +62,6 @@ class PageServer:
         return int(self._socket.getsockname()[1])
 
     @property
-    def watching(self) -> int:
-        """Browsers that watch now."""
-        return len(self._app.streams)
-
-    @property
     def problem(self) -> str | None:
         """What is wrong, in words; None when all is well."""
         ended = self._thread.ident is not None and not self._thread.is_alive()

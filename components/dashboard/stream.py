@@ -56,9 +56,6 @@ class Streams:
         self._open: set[Stream] = set()
         self._ending = False
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def open(self) -> Stream | None:
         """A new stream; None when there are too many, or at the end."""
         if self._ending or len(self._open) >= self._most:

@@ -92,10 +92,6 @@ class Actions:
         """The last that ended, the latest first; `phase_since_ms` is when."""
         return list(reversed(self._ended))
 
-    def of(self, node: str, workload: str, now_ms: int = 0) -> list[ActionSeen]:
-        """Actions under way on one workload."""
-        return [s for s in self._present(now_ms) if (s.status.node, s.status.workload_id) == (node, workload)]
-
     def statuses(self) -> list[ScalingStatus]:
         """The latest status of every action under way and of the last that ended."""
         return [seen.status for seen in (*self._open.values(), *self._ended)]

@@ -10,7 +10,6 @@ from components.overview.events import LEVEL_OF_PRESENCE, Level
 from components.overview.overview import Key, Overview
 from components.overview.words import describe_indicators, joined, lasting, natural
 from schemas.enums import ActionOutcome, ConnectionState, SyncState
-from schemas.performance import PerfDegraded
 from schemas.topics import Role
 
 NEEDED: Final = (
@@ -169,8 +168,7 @@ def _inconsistent(seen: Overview) -> Iterable[Need]:
 
 
 def _performance(seen: Overview) -> Iterable[Need]:
-    degraded = {key: event for key, event in seen.performance.items() if isinstance(event, PerfDegraded)}
-    for (node, name), event in _in_order(degraded):
+    for (node, name), event in _in_order(seen.degraded):
         over = describe_indicators(event.indicators)
         text = f"{name} on {node} is degraded{': ' + over if over else ''}"
         yield Need(text, Level.WARN, f"degraded {node}/{name}", node, name)

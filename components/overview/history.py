@@ -4,10 +4,11 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
+from components.overview.names import Names
 from schemas.codec import Cleared, Decoded
 from schemas.limits import Amount, Limits
-from schemas.message import Message
 from schemas.metrics import AppMetrics, ContainerMetrics
+from schemas.node import NodeInfo, NodeSnapshot
 from schemas.performance import PerfDegraded
 from schemas.resources import ResourceState
 from schemas.scaling import ScalingAction
@@ -17,14 +18,6 @@ POINTS_MAX: Final = 600
 """Of each kind and workload: ten minutes at one a second."""
 
 Key = tuple[str, str]
-
-MEASURED: Final[tuple[type[Message], ...]] = (
-    AppMetrics,
-    ContainerMetrics,
-    PerfDegraded,
-    ResourceState,
-    ScalingAction,
-)
 
 
 @dataclass(frozen=True)
@@ -65,14 +58,11 @@ class History:
 
     def __init__(self, workloads: int = WORKLOADS_MAX) -> None:
         self._most = workloads
+        self._names = Names()
         self._series: OrderedDict[Key, Series] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._series)
-
-    def of(self, node: str, workload: str) -> Series | None:
-        """The points of a workload; None: nobody asked for them yet."""
-        return self._series.get((node, workload))
 
     def follow(self, node: str, workload: str) -> Series:
         """The points of a workload from now on; one that nobody follows gives room."""
@@ -85,6 +75,8 @@ class History:
     def hear(self, message: Decoded, now_ms: int) -> None:
         """Take one message in; what has no points is ignored."""
         match message:
+            case NodeSnapshot():
+                self._names.learn(message)
             case AppMetrics():
                 self._hear_app(message, now_ms)
             case ContainerMetrics():
@@ -97,11 +89,13 @@ class History:
                 series.thresholds.update({one.metric: one.threshold for one in message.indicators})
             case ScalingAction():
                 self.follow(message.node, message.workload_id)
+            case Cleared(message=kind) if kind is NodeInfo:
+                self._names.forget(message.values["node"])
             case Cleared(message=kind) if kind is ResourceState:
                 self._series.pop((message.values["node"], message.values["workload_id"]), None)
 
     def _hear_app(self, message: AppMetrics, now_ms: int) -> None:
-        key = (message.node, message.workload_id)
+        key = self._names.key_of(message.node, message.workload_id)
         series = self._series.get(key)
         if series is None and len(self._series) < self._most:
             series = self._series[key] = Series()

@@ -1,16 +1,18 @@
 """What the bus says of the whole system: nodes, workloads, actions, components, pauses, and what happened last."""
 
 from collections import OrderedDict, deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from components.overview.actions import Actions
+from components.overview.episodes import Episodes
 from components.overview.events import Event, event_of
+from components.overview.measures import Measures
+from components.overview.names import NODES_MAX
 from components.pauses import Pause, TooManyPausesError, after, pause_of
-from components.presence import supersedes
+from components.presence import away, supersedes
 from schemas.codec import Cleared, Decoded
-from schemas.limits import Amount
 from schemas.message import Message
 from schemas.metrics import AppMetrics, ContainerMetrics, NodeMetrics
 from schemas.node import NodeInfo, NodeSnapshot
@@ -18,7 +20,7 @@ from schemas.operations import ComponentStatus, DeadLetter
 from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
 from schemas.resources import NodeCapacity, ResourceState
 from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
-from schemas.topics import address_of, lookup
+from schemas.topics import Role, address_of, lookup
 
 Key = tuple[str, str]
 """Node and workload."""
@@ -48,7 +50,6 @@ PASSING: Final[tuple[type[Message], ...]] = (
 
 HEARD: Final = RETAINED + PASSING
 
-NODES_MAX: Final = 1_000
 WORKLOADS_MAX: Final = 20_000
 COMPONENTS_MAX: Final = 2_000
 EVENTS_MAX: Final = 500
@@ -59,16 +60,11 @@ DEAD_LETTERS_MAX: Final = 100
 SETTLE_MS: Final = 3_000
 """Within which the broker tells all that is retained, after a connection."""
 
+SWEEP_MS: Final = 5_000
+"""How often what fell silent is looked for."""
+
 K = TypeVar("K")
 V = TypeVar("V")
-
-
-@dataclass(frozen=True)
-class Use:
-    """What a container used when it was last measured, and when that came (UTC epoch ms, own clock)."""
-
-    amount: Amount
-    at_ms: int
 
 
 @dataclass
@@ -89,13 +85,8 @@ class Overview:
     def __init__(self) -> None:
         self.nodes: dict[str, NodeCapacity] = {}
         self.infos: dict[str, NodeInfo] = {}
-        self.loads: dict[str, NodeMetrics] = {}
         self.workloads: dict[Key, ResourceState] = {}
-        self.uses: dict[Key, Use] = {}
-        self.measures: dict[Key, AppMetrics] = {}
-        """What applications last measured of themselves."""
-        self.performance: dict[Key, PerfDegraded | PerfRecovered] = {}
-        """The last performance event of each workload; a PerfDegraded: it performs badly now."""
+        self.measures = Measures()
         self.components: dict[tuple[str, str], ComponentStatus] = {}
         self.actions = Actions()
         self.control: ScalingControl | None = None
@@ -109,6 +100,8 @@ class Overview:
         """What happened, the latest last."""
         self.left_out = 0
         """Things that there was no room for, counted at each message about them."""
+        self._episodes = Episodes()
+        self._swept_ms = 0
         self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._words_missed = True
         """Whether there may have been words on pauses that we did not hear."""
@@ -123,8 +116,10 @@ class Overview:
         """
         if self._untold:
             self._settle(message, now_ms)
+        if not 0 <= now_ms - self._swept_ms < SWEEP_MS:
+            self._sweep(now_ms)
         event = self._news(message, now_ms, retained=retained)
-        self._take(message, now_ms)
+        self._take(message, now_ms, repeated=event is None)
         if event is not None:
             self.events.append(event)
         return event
@@ -135,10 +130,16 @@ class Overview:
         What is retained comes anew; what does not come within 3 s was deleted meanwhile, and is forgotten then.
         """
         self.actions.doubt(now_ms)
+        self._episodes.doubt(now_ms)
         self._words_missed = True
         self._settles_ms = now_ms + SETTLE_MS
         kept = (self.nodes, self.infos, self.workloads, self.components)
         self._untold = {address_of(message) for messages in kept for message in messages.values()}
+
+    @property
+    def degraded(self) -> Mapping[Key, PerfDegraded]:
+        """Workloads that perform badly now, with the last event that said so."""
+        return self._episodes.lasting
 
     def pauses_are(self, pauses: tuple[Pause, ...]) -> None:
         """All pauses in force, from who knows them: PolicyManager's journal."""
@@ -162,16 +163,16 @@ class Overview:
             for name, messages in parts.items()
         }
 
-    def _take(self, message: Decoded, now_ms: int) -> None:
+    def _take(self, message: Decoded, now_ms: int, *, repeated: bool) -> None:
         match message:
-            case NodeCapacity() | NodeInfo() | NodeMetrics() | NodeSnapshot():
-                self._take_node(message, now_ms)
-            case ResourceState() | ContainerMetrics() | AppMetrics() | PerfDegraded() | PerfRecovered():
-                self._take_workload(message, now_ms)
+            case NodeCapacity() | NodeInfo() | ResourceState():
+                self._take_state(message)
+            case NodeMetrics() | NodeSnapshot() | ContainerMetrics() | AppMetrics():
+                self.left_out += not self.measures.hear(message, now_ms)
+            case PerfDegraded() | PerfRecovered():
+                self.left_out += not self._episodes.hear(message, now_ms, repeated=repeated)
             case ComponentStatus():
-                key = (message.component, message.instance)
-                if supersedes(self.components.get(key), message):
-                    self._put(self.components, key, message, COMPONENTS_MAX)
+                self._take_component(message, now_ms)
             case ScalingAction():
                 self.actions.asked(message, now_ms)
             case ScalingStatus():
@@ -183,35 +184,25 @@ class Overview:
             case Cleared():
                 self._forget(message)
 
-    def _take_node(self, message: NodeCapacity | NodeInfo | NodeMetrics | NodeSnapshot, now_ms: int) -> None:
+    def _take_state(self, message: NodeCapacity | NodeInfo | ResourceState) -> None:
         match message:
             case NodeCapacity():
                 self._put(self.nodes, message.node, message, NODES_MAX)
             case NodeInfo():
                 self._put(self.infos, message.node, message, NODES_MAX)
-            case NodeMetrics():
-                self._put(self.loads, message.node, message, NODES_MAX)
-            case NodeSnapshot():
-                for container in message.containers:
-                    key = (message.node, container.workload_id)
-                    if key not in self.uses and container.usage is not None:
-                        self._put(self.uses, key, Use(container.usage, now_ms), WORKLOADS_MAX)
+            case ResourceState():
+                self._put(self.workloads, (message.node, message.workload_id), message, WORKLOADS_MAX)
 
-    def _take_workload(
-        self, message: ResourceState | ContainerMetrics | AppMetrics | PerfDegraded | PerfRecovered, now_ms: int
-    ) -> None:
-        if isinstance(message, ContainerMetrics):
-            for container in message.containers:
-                key = (message.node, container.workload_id)
-                self._put(self.uses, key, Use(container.usage, now_ms), WORKLOADS_MAX)
+    def _take_component(self, status: ComponentStatus, now_ms: int) -> None:
+        key = (status.component, status.instance)
+        known = self.components.get(key)
+        if not supersedes(known, status):
             return
-        key = (message.node, message.workload_id)
-        if isinstance(message, ResourceState):
-            self._put(self.workloads, key, message, WORKLOADS_MAX)
-        elif isinstance(message, AppMetrics):
-            self._put(self.measures, key, message, WORKLOADS_MAX)
-        else:
-            self._put(self.performance, key, message, WORKLOADS_MAX)
+        self._put(self.components, key, status, COMPONENTS_MAX)
+        if status.component == Role.NODE_AGENT and away(status):
+            self._episodes.end_on(status.instance)
+        elif status.component == Role.MONITORING_SERVER and (known is None or known.boot_id != status.boot_id):
+            self._episodes.doubt(now_ms)  # it begins with nothing known; other instances say theirs again
 
     def _take_control(self, control: ScalingControl) -> None:
         missed, self._words_missed = self._words_missed and control != self.control, False
@@ -234,15 +225,19 @@ class Overview:
         values = cleared.values
         if cleared.message is ResourceState:
             key = (values["node"], values["workload_id"])
-            for kept in (self.workloads, self.uses, self.measures, self.performance):
-                kept.pop(key, None)
+            self.workloads.pop(key, None)
+            self.measures.forget(key)
+            self._episodes.end(key)
         elif cleared.message is NodeCapacity:
             self.nodes.pop(values["node"], None)
         elif cleared.message is NodeInfo:
             self.infos.pop(values["node"], None)
-            self.loads.pop(values["node"], None)
+            self.measures.forget_node(values["node"])
+            self._episodes.end_on(values["node"])
         elif cleared.message is ComponentStatus:
             self.components.pop((values["component"], values["instance"]), None)
+            if values["component"] == Role.NODE_AGENT:
+                self._episodes.end_on(values["instance"])
         elif cleared.message is ScalingControl:
             self._take_control(ScalingControl(paused=False))
 
@@ -257,6 +252,12 @@ class Overview:
             if found is not None:
                 self._forget(Cleared(found[0].message, found[1]))
         self._untold = set()
+
+    def _sweep(self, now_ms: int) -> None:
+        """Forget measures that fell silent, and degradations that ended unheard."""
+        self._swept_ms = now_ms
+        self.measures.forget_silent(now_ms)
+        self._episodes.forget_silent(now_ms, self.measures.uses.keys() | self.measures.apps.keys())
 
     def _put(self, kept: dict[K, V], key: K, value: V, most: int) -> None:
         if key in kept or len(kept) < most:

@@ -44,8 +44,6 @@ def test_what_waits_is_not_what_works() -> None:
 
     assert [seen.status.action_id for seen in actions.waiting()] == ["turn", "room"]
     assert [seen.status.action_id for seen in actions.running()] == ["works"]
-    assert len(actions.of("n", "cam")) == 3
-    assert actions.of("n", "nav") == []
 
 
 def test_who_comes_late_reckons_the_start_from_the_time_spent() -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from components.overview import overview as module
 from components.overview.events import Level
+from components.overview.newest import SILENT_MS
 from components.overview.overview import HEARD, RETAINED, Overview
 from schemas.codec import Cleared
 from schemas.enums import (
@@ -81,7 +82,7 @@ def test_what_is_retained_is_enough_for_nodes_workloads_use_and_components() -> 
         assert seen.hear(message, 7, retained=True) is None
 
     assert seen.nodes["hpc-1"] == capacity()
-    assert seen.uses[CAM].amount.cpu == 200
+    assert seen.measures.uses[CAM].amount.cpu == 200
     assert {name: len(part) for name, part in seen.document().items()} == {
         "nodes": 1,
         "workloads": 1,
@@ -101,7 +102,7 @@ def test_measures_that_come_are_the_use_shown_and_no_old_snapshot_replaces_them(
     report = ContainerReport(workload_id="cam", usage=Amount(cpu=5, memory=5))
     seen.hear(NodeSnapshot(node="hpc-1", boot_id=1, seq=1, trigger="PERIODIC", containers=(report,)), 2)
 
-    assert (seen.uses[CAM].amount.cpu, seen.uses[CAM].at_ms) == (300, 1)
+    assert (seen.measures.uses[CAM].amount.cpu, seen.measures.uses[CAM].at_ms) == (300, 1)
 
 
 def test_loads_and_measures_are_kept() -> None:
@@ -109,8 +110,43 @@ def test_loads_and_measures_are_kept() -> None:
     seen.hear(NodeMetrics(node="hpc-1", cpu_usage=50, cpu_count=8, used_memory=1, total_memory=2))
     seen.hear(AppMetrics(node="hpc-1", workload_id="cam", latency_ms=12))
 
-    assert seen.loads["hpc-1"].cpu_usage == 50
-    assert seen.measures[CAM].latency_ms == 12
+    assert seen.measures.loads["hpc-1"].cpu_usage == 50
+    assert seen.measures.apps[CAM].latency_ms == 12
+
+
+FULL_ID = "f" * 64
+
+
+def containers(**ids: str) -> NodeSnapshot:
+    reports = tuple(ContainerReport(workload_id=name, runtime_id=runtime_id) for name, runtime_id in ids.items())
+    return NodeSnapshot(node="hpc-1", boot_id=1, seq=1, trigger=SnapshotTrigger.START, containers=reports)
+
+
+def test_what_an_application_measures_under_its_container_id_is_shown_under_its_name() -> None:
+    seen = Overview()
+    seen.hear(containers(cam=FULL_ID), retained=True)
+    seen.hear(AppMetrics(node="hpc-1", workload_id=FULL_ID, latency_ms=12))
+
+    assert set(seen.measures.apps) == {CAM}
+    seen.hear(Cleared(NodeInfo, {"node": "hpc-1"}))
+    seen.hear(AppMetrics(node="hpc-1", workload_id=FULL_ID, latency_ms=12))
+    assert set(seen.measures.apps) == {CAM, ("hpc-1", FULL_ID)}, "nobody knows this node any more"
+
+
+def test_measures_that_do_not_come_anew_are_not_shown_for_ever() -> None:
+    """The application hangs, or its agent does; what else is measured stays."""
+    seen = Overview()
+    load = NodeMetrics(node="hpc-1", cpu_usage=50, cpu_count=8, used_memory=1, total_memory=2)
+    for message in (load, use(300), AppMetrics(node="hpc-1", workload_id="cam", latency_ms=12)):
+        seen.hear(message, 1_000)
+    seen.hear(use(300), SILENT_MS)
+    assert seen.measures.apps
+
+    seen.hear(use(300), SILENT_MS + 10_000)
+
+    assert not seen.measures.apps
+    assert not seen.measures.loads
+    assert CAM in seen.measures.uses
 
 
 def test_a_change_of_state_is_news_once() -> None:
@@ -207,7 +243,7 @@ def test_what_is_cleared_is_forgotten_with_its_measures() -> None:
     seen.hear(Cleared(NodeCapacity, {"node": "hpc-1"}))
     seen.hear(Cleared(ComponentStatus, {"component": "node_agent", "instance": "hpc-1"}))
 
-    assert not (seen.workloads or seen.uses or seen.infos or seen.nodes or seen.components)
+    assert not (seen.workloads or seen.measures.uses or seen.infos or seen.nodes or seen.components)
 
 
 def test_a_dead_letter_is_counted_and_told() -> None:

@@ -17,7 +17,6 @@ from components.overview.overview import Key, Overview
 from components.overview.words import describe, describe_indicators, joined, lasting, listed
 from schemas.enums import SyncState
 from schemas.limits import Limits, mismatches
-from schemas.performance import PerfDegraded
 from schemas.resources import NodeCapacity, ResourceState
 from schemas.topics import Role
 
@@ -83,7 +82,7 @@ def workload_row(key: Key, state: ResourceState, seen: Overview, widths: Columns
     row = lead(level, key[1], key[0], widths)
     row.append(fit(_state_word(state, widths), widths.state), STYLE_OF_LEVEL[level])
     row.append(f" {fit(ago(state.since, now_ms), 4, right=True)}", "dim")
-    use = seen.uses.get(key)
+    use = seen.measures.uses.get(key)
     desired = state.desired or Limits()
     wrong = mismatches(desired, state.actual) if state.actual is not None else []
     for limit, show, used, use_shown in (
@@ -109,8 +108,8 @@ def _state_word(state: ResourceState, widths: Columns) -> str:
 
 
 def _note(key: Key, state: ResourceState, seen: Overview) -> str:
-    event, measures, pause = seen.performance.get(key), seen.measures.get(key), seen.pause_of(key)
-    degraded = f"degraded: {describe_indicators(event.indicators)}" if isinstance(event, PerfDegraded) else None
+    event, measures, pause = seen.degraded.get(key), seen.measures.apps.get(key), seen.pause_of(key)
+    degraded = f"degraded: {describe_indicators(event.indicators)}" if event is not None else None
     latency = None
     if measures is not None and measures.latency_ms is not None:
         latency = f"latency {measures.latency_ms:.4g} ms"
@@ -120,7 +119,7 @@ def _note(key: Key, state: ResourceState, seen: Overview) -> str:
 def _note_level(key: Key, level: Level, seen: Overview) -> Level:
     if level in (Level.WARN, Level.BAD):
         return level
-    return Level.WARN if isinstance(seen.performance.get(key), PerfDegraded) else Level.QUIET
+    return Level.WARN if key in seen.degraded else Level.QUIET
 
 
 def node_row(node: str, capacity: NodeCapacity | None, seen: Overview, widths: Columns) -> Text:

@@ -131,7 +131,7 @@ def _chosen(view: View) -> str:
 def _sorting(seen: Overview, order: Order) -> Callable[[tuple[Key, ResourceState]], tuple[object, ...]]:
     def by(entry: tuple[Key, ResourceState]) -> tuple[object, ...]:
         (node, name), state = entry
-        use = seen.uses.get((node, name))
+        use = seen.measures.uses.get((node, name))
         match order:
             case Order.NODE:
                 return (natural(node), natural(name))
