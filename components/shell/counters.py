@@ -138,7 +138,7 @@ class CertificateCollector:
 
         family = GaugeMetricFamily(
             "piriscale_certificate_expires_timestamp_seconds",
-            "When the certificate with which the component connects to the broker ends to be valid",
+            "When the certificate with which the component connects expires, in seconds of Unix time",
             labels=("component",),
         )
         for component, until in tuple(self._expiries.items()):
