@@ -61,7 +61,7 @@ class Episodes:
     def doubt(self, now_ms: int) -> None:
         """Any may have ended unheard: those that are not said again within a minute did."""
         for key in self.lasting:
-            self._doubted.setdefault(key, now_ms + DOUBT_MS)
+            self._doubted[key] = now_ms + DOUBT_MS
 
     def forget_silent(self, now_ms: int, measured: Container[Key]) -> None:
         """Forget what was doubted and not said again, and what nobody measures and spoke of for long."""

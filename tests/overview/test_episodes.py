@@ -123,6 +123,20 @@ def test_when_an_end_may_have_been_missed_only_what_is_said_again_stays(
     assert set(seen.degraded) == {CAM, NAV}, "it lasts after all"
 
 
+def test_on_a_flapping_line_what_lasts_has_its_minute_from_the_newest_connection_on() -> None:
+    """Nobody could say it again before that."""
+    seen = Overview()
+    seen.hear(degraded())
+    seen.reconnected(1_000)
+    seen.reconnected(70_000)
+
+    seen.hear(measured(), 70_001)
+    assert set(seen.degraded) == {CAM}
+
+    seen.hear(measured(), 70_000 + LATER_MS)
+    assert set(seen.degraded) == set()
+
+
 def test_a_monitoring_server_that_says_the_same_again_is_not_doubted() -> None:
     seen = Overview()
     for message in (*READY, degraded(), watcher(1)):
