@@ -13,8 +13,8 @@ from broker.mosquitto import BrokerError, ManagedBroker
 from broker.options import BrokerOptions
 from broker.statistics import BrokerStatistics
 from components.cli.assembly import OPTIONAL, builder_of, place_of, role_of, roles_of
-from components.cli.connection import connector_for, options_of
 from components.cli.errors import EXIT_FAILURE, EXIT_OK, CliError, UsageError
+from components.cli.identity import connector_for, options_of
 from components.cli.screen import console, table
 from components.monitoring_server.share import Share
 from components.settings import Settings, state_directory

@@ -9,7 +9,7 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from components.cli.connection import connector, options_of
+from components.cli.identity import connector, options_of
 from components.node_agent import build
 from components.settings import Settings
 from components.shell.logs import start_logging

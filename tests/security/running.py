@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from components.cli.assembly import builder_of
-from components.cli.connection import connector_for
+from components.cli.identity import connector_for
 from components.settings import Settings
 from components.shell.run import Process
 from schemas.topics import Role

@@ -11,7 +11,7 @@ import pytest
 from broker.access import Principal
 from broker.certificates import BenchAuthority
 from broker.configuration import MosquittoConfiguration, ServerTls
-from components.cli.connection import options_of
+from components.cli.identity import options_of
 from components.settings import BrokerSettings, TlsSettings
 from tests.cli.system import NODE, Configuration, configuration, get, until
 from tests.fixtures.broker import RunningBroker, running_broker

@@ -9,7 +9,6 @@ from broker.bus import Connected, Disconnected, Identity
 from broker.client import MqttBus
 from broker.mosquitto import BrokerError, find_mosquitto
 from broker.options import BrokerOptions
-from components.cli.connection import options_of
 from components.cli.doctor.checks import Check, run_all
 from components.cli.doctor.finding import Finding, Level, note, ok, wrong
 from components.cli.doctor.fleet import check_fleet
@@ -17,6 +16,7 @@ from components.cli.doctor.losses import check_losses
 from components.cli.doctor.mosquitto_conf import check_configuration
 from components.cli.doctor.rights import accounts_of, ask, identity_of, judge, need_of, present_identity
 from components.cli.errors import UsageError
+from components.cli.identity import options_of
 from components.settings import BrokerSettings, Settings
 from components.shell.inbox import Inbox
 from schemas.topics import Role

@@ -10,10 +10,10 @@ from broker.access import component_identity
 from broker.certificates import CertificateError, Issued, read_certificate
 from broker.tls import server_valid_until
 from components.cli.assembly import ROLES
-from components.cli.connection import EXPIRES_SOON, options_of, person
 from components.cli.doctor.finding import Finding, note, ok, wrong
 from components.cli.doctor.rights import present_identity
 from components.cli.errors import UsageError
+from components.cli.identity import EXPIRES_SOON, options_of, person
 from components.settings import Settings
 
 _log = logging.getLogger(__name__)

@@ -17,9 +17,9 @@ from broker.access import Person, Principal, component_identity
 from broker.options import BrokerOptions
 from broker.probe import REFUSED_FROM, Probe, ask_to_publish
 from components.cli.assembly import ROLES
-from components.cli.connection import options_of, person
 from components.cli.doctor.finding import Finding, note, ok, wrong
 from components.cli.errors import UsageError
+from components.cli.identity import options_of, person
 from components.settings import BrokerSettings, Settings
 from schemas.topics import DEBUG_PREFIX, TOPICS, Role, Topic
 
