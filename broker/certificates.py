@@ -9,7 +9,6 @@ guests, have an authority of their own, so that no listener but theirs lets them
 import ipaddress
 import os
 import re
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -28,6 +27,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from broker.access import GUESTS, Principal
+from broker.files import put
 
 CA_FILE: Final = "ca.pem"
 """The authority of the broker, of components and of people, which all trust."""
@@ -98,8 +98,8 @@ class _Authority:
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
         )
-        _write(key_file, _private(key), 0o600)
-        _write(self.file, builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
+        put(key_file, _private(key), 0o600)
+        put(self.file, builder.sign(key, hashes.SHA256()).public_bytes(Encoding.PEM), 0o644)
 
     def sign(self, key: EllipticCurvePrivateKey, name: str, until: datetime, hosts: Sequence[str]) -> bytes:
         """A certificate for `name`: of a server if it has hosts, else of a client."""
@@ -161,7 +161,7 @@ class BenchAuthority:
     def issue_broker(self, hosts: Sequence[str], days: int = DAYS, *, force: bool = False) -> Issued:
         """Make those of the broker, for these names and addresses. Raises CertificateError."""
         issued = self._issue(self._ours, BROKER, days, hosts, force=force)
-        _write(issued.folder / GUESTS_FILE, self._guests.file.read_bytes(), 0o644)
+        put(issued.folder / GUESTS_FILE, self._guests.file.read_bytes(), 0o644)
         return issued
 
     def _issue(
@@ -184,9 +184,9 @@ class BenchAuthority:
         certificate = authority.sign(key, name, until, hosts)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            _write(folder / "key.pem", _private(key), 0o600)
-            _write(folder / "cert.pem", certificate, 0o644)
-            _write(folder / CA_FILE, self._ours.file.read_bytes(), 0o644)  # by which all know the broker
+            put(folder / "key.pem", _private(key), 0o600)
+            put(folder / "cert.pem", certificate, 0o644)
+            put(folder / CA_FILE, self._ours.file.read_bytes(), 0o644)  # by which all know the broker
         except OSError as error:
             raise CertificateError(f"cannot write the certificate of {name}: {error}") from error
         return Issued(name, folder, self._now - CLOCK_SKEW, until, tuple(hosts))
@@ -261,18 +261,3 @@ def _hosts(certificate: x509.Certificate) -> tuple[str, ...]:
     except x509.ExtensionNotFound:
         return ()
     return tuple(str(name.value) for name in names)
-
-
-def _write(file: Path, content: bytes, mode: int) -> None:
-    """Put the whole file in place at once, for whom the one before it was; nobody else may ever read a key."""
-    descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # with mode 0600
-    try:
-        with os.fdopen(descriptor, "wb") as opened:
-            opened.write(content)
-            os.fchmod(opened.fileno(), mode)
-            if os.geteuid() == 0 and file.exists():
-                os.fchown(opened.fileno(), file.stat().st_uid, file.stat().st_gid)
-        Path(name).replace(file)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise

@@ -6,8 +6,6 @@ name says (`broker.access`). Guests have a listener of their own, which gives ea
 
 import os
 import re
-import shutil
-import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +14,7 @@ from typing import Final
 from broker.access import Principal, acl_text
 from broker.certificates import BROKER, CA_FILE, GUESTS_FILE, CertificateError, issued_in
 from broker.configuration import MosquittoConfiguration, ServerTls
+from broker.files import give, put
 from broker.mosquitto import account_for
 
 PORT: Final = 8883
@@ -38,7 +37,7 @@ class SecuredBroker:
     topic_prefixes: tuple[str, ...] = ("",)
     """Below which everybody's topics are; several at a fleet's broker."""
     owner: str | None = None
-    """Who will run it, and so owns its key; None: whoever writes it."""
+    """Who will run it, and so owns its key, unless somebody was given it already; None: whoever writes it."""
 
     def __post_init__(self) -> None:
         if not _ADDRESS.fullmatch(self.bind):
@@ -77,6 +76,7 @@ class SecuredBroker:
     def write(self, certificates: Path) -> Path:
         """Write all of it, with the broker's certificate out of an authority's directory. Returns mosquitto.conf.
 
+        What was given to somebody, such as the user of a container, stays theirs when it is written again.
         Raises CertificateError when there is none, and OSError.
         """
         source = certificates / BROKER
@@ -88,27 +88,16 @@ class SecuredBroker:
             folder.mkdir()
             folder.chmod(0o755)  # whatever the umask is, its owner is to come through
         data.mkdir(mode=0o700, exist_ok=True)
-        if self.owner is not None:
-            shutil.chown(data, self.owner)
+        give(data, self.owner)
         for name in _FILES:
             self._put(name, (source / name).read_bytes(), secret=name == "key.pem")
         self._put("acl", self.acl.encode(), secret=True)
-        return self._put("mosquitto.conf", self.text.encode())
+        self._put("mosquitto.conf", self.text.encode())
+        return self.folder / "mosquitto.conf"
 
-    def _put(self, name: str, content: bytes, *, secret: bool = False) -> Path:
-        """Write a file whole; a secret one only its owner reads, at any time."""
-        descriptor, temporary = tempfile.mkstemp(dir=self.folder, prefix=f".{name}-")  # with mode 0600
-        try:
-            with os.fdopen(descriptor, "wb") as opened:
-                opened.write(content)
-                if not secret:
-                    os.fchmod(opened.fileno(), 0o644)
-            if secret and self.owner is not None:
-                shutil.chown(temporary, self.owner)
-            return Path(temporary).replace(self.folder / name)
-        except BaseException:  # a full disk: nothing half done, maybe secret, stays
-            Path(temporary).unlink(missing_ok=True)
-            raise
+    def _put(self, name: str, content: bytes, *, secret: bool = False) -> None:
+        mode, owner = (0o600, self.owner) if secret else (0o644, None)
+        put(self.folder / name, content, mode, owner)
 
 
 def secured_broker(

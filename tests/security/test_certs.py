@@ -1,6 +1,7 @@
 """`piriscale certs` and `piriscale broker-config`: what they make, keep, and refuse."""
 
 import os
+import pwd
 import shutil
 import stat
 import subprocess
@@ -14,6 +15,7 @@ from typer.testing import CliRunner, Result
 
 from broker.access import Principal
 from broker.certificates import BenchAuthority, CertificateError
+from broker.secured import secured_broker
 from components.cli.main import app
 from tests.requirements import require
 
@@ -33,6 +35,10 @@ def names(certificate: x509.Certificate) -> list[str]:
 
 def use(certificate: x509.Certificate) -> list[x509.ObjectIdentifier]:
     return list(certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value)
+
+
+def all_of(folder: Path) -> list[Path]:
+    return [folder, *folder.rglob("*")]
 
 
 class TestCerts:
@@ -221,6 +227,31 @@ class TestBrokerConfig:
         piriscale("broker-config", pki)
         assert "user node_agent/hpc-2" in (pki / "broker" / "acl").read_text()
 
+    def test_written_again_it_is_still_whose_it_was(self, pki: Path, tmp_path: Path) -> None:
+        """As a container's user: otherwise its broker reads neither key nor rules after the next SIGHUP."""
+        require(os.geteuid() == 0, "root, to give files away")
+        piriscale("broker-config", pki, "--into", tmp_path / "to")
+        (tmp_path / "to" / "data" / "mosquitto.db").touch()
+        for path in all_of(tmp_path / "to"):
+            os.chown(path, 10002, 10003)
+        piriscale("certs", pki, "node_agent/hpc-2")
+
+        assert piriscale("broker-config", pki, "--into", tmp_path / "to").exit_code == 0
+
+        assert "user node_agent/hpc-2" in (tmp_path / "to" / "acl").read_text()
+        found = {path.name: path.stat() for path in all_of(tmp_path / "to")}
+        assert {name for name, each in found.items() if (each.st_uid, each.st_gid) != (10002, 10003)} == set()
+        assert stat.S_IMODE(found["key.pem"].st_mode) == stat.S_IMODE(found["acl"].st_mode) == 0o600
+
+    def test_who_runs_the_broker_gets_what_is_roots(self, pki: Path) -> None:
+        """In the authority's directory the key is there before, and root's."""
+        require(os.geteuid() == 0, "root, to give files away")
+        uid = pwd.getpwnam("nobody").pw_uid
+        for _ in range(2):
+            secured_broker(pki, owner="nobody").write(pki)
+            owners = {path.name: path.stat().st_uid for path in (pki / "broker").iterdir()}
+            assert {name for name, owner in owners.items() if owner == uid} == {"data", "key.pem", "acl"}
+
     def test_without_certificates_it_says_how_to_make_them_and_makes_nothing(self, tmp_path: Path) -> None:
         result = piriscale("broker-config", tmp_path / "none")
         assert result.exit_code == 1
@@ -234,6 +265,7 @@ class TestBrokerConfig:
         finally:
             os.umask(old)
         modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "new").rglob("*")}
+        assert stat.S_IMODE((tmp_path / "new").stat().st_mode) == 0o755
         assert modes["to"] == 0o755
         assert (modes["data"], modes["key.pem"], modes["acl"]) == (0o700, 0o600, 0o600)
 
