@@ -86,13 +86,14 @@ class Dashboard:
     persistent = False
     raw = True  # to tell what is retained from what happens now, and to leave dead letters to those concerned
 
-    def __init__(self, server: Server, new_id: Callable[[], str], *, scale_form: bool) -> None:
+    def __init__(self, server: Server, new_id: Callable[[], str], *, scale_form: bool, repeat_s: float) -> None:
+        """`repeat_s`: how often MonitoringServer says a degradation anew."""
         self.asked_total: Counter[str] = Counter()
         """Forms sent as actions, by kind: dry_run, scaling."""
         self._server = server
         self._new_id = new_id
         self._scale_form = scale_form
-        self._seen = Overview()
+        self._seen = Overview(repeat_s)
         self._timelines = Timelines()
         self._history = History()
         self._requested = Requested()

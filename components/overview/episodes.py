@@ -23,12 +23,14 @@ Key = tuple[str, str]
 class Episodes:
     """Degradations that last, as far as one can know."""
 
-    def __init__(self) -> None:
+    def __init__(self, repeat_s: float = 0.0) -> None:
+        """`repeat_s`: how often MonitoringServer says a degradation anew, where that is known."""
         self.lasting: Newest[Key, PerfDegraded] = Newest(WORKLOADS_MAX)
         """The last event of each."""
         self._over: OrderedDict[str, None] = OrderedDict()
         self._doubted: dict[Key, int] = {}
         """Until when those are believed that must be said again."""
+        self._doubt_ms = max(DOUBT_MS, round(2 * repeat_s * 1000))
 
     def hear(self, event: PerfDegraded | PerfRecovered, now_ms: int, *, repeated: bool = False) -> bool:
         """Take in an event; `repeated`: it was heard before. Whether there was room."""
@@ -59,9 +61,9 @@ class Episodes:
             self.end(key)
 
     def doubt(self, now_ms: int) -> None:
-        """Any may have ended unheard: those that are not said again within a minute did."""
+        """Any may have ended unheard: those that are not said again within a minute, or twice `repeat_s`, did."""
         for key in self.lasting:
-            self._doubted[key] = now_ms + DOUBT_MS
+            self._doubted[key] = now_ms + self._doubt_ms
 
     def forget_silent(self, now_ms: int, measured: Container[Key]) -> None:
         """Forget what was doubted and not said again, and what nobody measures and spoke of for long."""

@@ -82,7 +82,8 @@ class Overview:
     All times are UTC epoch milliseconds of the listener's own clock, given with each message.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, repeat_s: float = 0.0) -> None:
+        """`repeat_s`: how often MonitoringServer says a degradation anew, by the viewer's configuration."""
         self.nodes: dict[str, NodeCapacity] = {}
         self.infos: dict[str, NodeInfo] = {}
         self.workloads: dict[Key, ResourceState] = {}
@@ -100,7 +101,7 @@ class Overview:
         """What happened, the latest last."""
         self.left_out = 0
         """Things that there was no room for, counted at each message about them."""
-        self._episodes = Episodes()
+        self._episodes = Episodes(repeat_s)
         self._swept_ms = 0
         self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
         self._words_missed = True

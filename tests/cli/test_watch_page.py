@@ -3,17 +3,21 @@
 import pytest
 from rich.cells import cell_len
 
+from components.cli.connection import Session
 from components.cli.watch.figures import ASCII_OF
 from components.cli.watch.page import Moment, page
 from components.cli.watch.view import Order, Part, View
+from components.cli.watch.watching import Watching
 from components.overview.overview import Overview
 from components.overview.words import natural
+from components.settings import MonitoringSettings, Settings
 from schemas.enums import ActionOutcome, ConnectionState, Phase, Reason, SyncState
 from schemas.limits import Amount
 from schemas.metrics import AppMetrics
 from schemas.performance import Indicator, PerfDegraded
 from schemas.topics import Role
 from tests.cli.fleet import NOW_MS, action, capacity, component, picture, status, use, well, workload
+from tests.shell.doubles import RecordingBus
 
 SIZES = [(80, 24), (160, 50), (60, 10), (100, 30), (119, 33), (250, 80)]
 
@@ -321,3 +325,14 @@ def test_every_sign_has_a_letter_for_terminals_that_know_no_unicode() -> None:
     )
 
     assert text.translate(ASCII_OF).isascii()
+
+
+def test_a_degradation_that_is_told_seldom_by_configuration_outlasts_a_lost_connection() -> None:
+    settings = Settings(monitoring=MonitoringSettings(repeat_s=600))
+    seen = Watching(Session(settings.broker, (), RecordingBus), settings).seen
+    seen.hear(PerfDegraded(event_id="e", episode_id="p", node="hpc-1", workload_id="cam"), NOW_MS)
+    seen.reconnected(NOW_MS)
+    for later_ms in range(0, 1_000_000, 200_000):
+        seen.hear(use("hpc-1", cam=100), NOW_MS + later_ms)
+
+    assert list(seen.degraded) == [("hpc-1", "cam")]

@@ -60,12 +60,16 @@ class Screen:
 class Desk:
     """A dashboard whose clock stands still until it is moved."""
 
-    def __init__(self, *, scale_form: bool = True) -> None:
+    def __init__(self, dashboard: Dashboard | None = None, *, scale_form: bool = True) -> None:
+        """`dashboard`: in place of its own; its web server is not started."""
         numbers = itertools.count(1)
         self.server = Closed()
         self.now = START
-        self.dashboard = Dashboard(self.server, lambda: f"web-{next(numbers)}", scale_form=scale_form)
-        self.dashboard.start(self.now)
+        self.dashboard = dashboard or Dashboard(
+            self.server, lambda: f"web-{next(numbers)}", scale_form=scale_form, repeat_s=30.0
+        )
+        if dashboard is None:
+            self.dashboard.start(self.now)
         self.dashboard.connected(self.now)
 
     def pass_time(self, seconds: float) -> list[Output]:

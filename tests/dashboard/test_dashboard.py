@@ -1,14 +1,17 @@
 """The component: the picture that browsers get, what they ask, and what the form says on the bus."""
 
 import json
+from contextlib import closing
 
 import pytest
 
 from broker.bus import Delivery
 from broker.frames import matches
 from components.component import Instant
+from components.dashboard import build
 from components.dashboard.dashboard import FineClock
 from components.dashboard.items import AskError, SeriesAsked, TimelineAsked
+from components.settings import DashboardSettings, MonitoringSettings, Settings
 from schemas.codec import Cleared, clear
 from schemas.enums import (
     CauseType,
@@ -24,6 +27,7 @@ from schemas.resources import ResourceState
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
 from schemas.topics import topic_of
 from tests.dashboard.desk import NODE, START, WORKLOAD, Desk, capacity, refused, state, status
+from tests.fixtures.broker import free_port
 
 
 def cleared(workload: str = WORKLOAD) -> Delivery:
@@ -278,3 +282,19 @@ def test_times_less_than_a_millisecond_apart_stay_in_order_until_the_clock_is_se
     times = [clock.epoch_ms(Instant(5.0 + number * 0.0002, 1_000_000 + int(number * 0.2))) for number in range(50)]
     assert times == sorted(set(times))
     assert clock.epoch_ms(Instant(6.0, 9_000_000)) == 9_000_000
+
+
+def test_a_degradation_that_is_told_seldom_by_configuration_outlasts_a_lost_connection() -> None:
+    settings = Settings(monitoring=MonitoringSettings(repeat_s=600), dashboard=DashboardSettings(port=free_port()))
+    with closing(build(settings, lambda _: None)) as dashboard:
+        desk = Desk(dashboard)
+        desk.hear(state(), retained=True)
+        desk.hear(PerfDegraded(event_id="e", episode_id="p", node=NODE, workload_id=WORKLOAD))
+        desk.dashboard.connected(desk.now)
+        desk.hear(state(), retained=True)
+
+        for _ in range(5):
+            desk.pass_time(200)
+            desk.hear(AppMetrics(node=NODE, workload_id=WORKLOAD, latency_ms=450))
+
+        assert desk.watch().sections["workloads"][f"{NODE}/{WORKLOAD}"]["degraded"]

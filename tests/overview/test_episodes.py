@@ -137,6 +137,19 @@ def test_on_a_flapping_line_what_lasts_has_its_minute_from_the_newest_connection
     assert set(seen.degraded) == set()
 
 
+def test_where_it_is_said_again_less_often_than_once_a_minute_it_is_believed_for_longer() -> None:
+    seen = Overview(repeat_s=600)
+    seen.hear(degraded())
+    seen.reconnected(1_000)
+
+    for now_ms in range(1_000, 1_200_000, 100_000):
+        seen.hear(measured(), now_ms)
+    assert set(seen.degraded) == {CAM}, "one of its repeats may have been late"
+
+    seen.hear(measured(), 1_201_000)
+    assert set(seen.degraded) == set()
+
+
 def test_a_monitoring_server_that_says_the_same_again_is_not_doubted() -> None:
     seen = Overview()
     for message in (*READY, degraded(), watcher(1)):

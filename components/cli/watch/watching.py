@@ -53,7 +53,7 @@ class Watching:
     """The picture, kept up to date from a session, through lost connections."""
 
     def __init__(self, session: Session, settings: Settings) -> None:
-        self.seen = Overview()
+        self.seen = Overview(settings.monitoring.repeat_s)
         self.broker = session.broker
         self.lost_ms: int | None = None
         """Since when there is no connection, UTC epoch ms; None: there is one."""
