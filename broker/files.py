@@ -9,8 +9,8 @@ from pathlib import Path
 def put(file: Path, content: bytes, mode: int, owner: str | None = None) -> None:
     """Put the whole file in place at once; nobody else may ever read a secret one.
 
-    Written by root, it stays theirs who had it, such as the user of a container; what was root's or is new is given
-    to `owner`. Raises OSError, and KeyError when there is no such user.
+    Written by root, it stays theirs who had it, such as the user of a container. What was root's, or is new, is
+    given to `owner`. Raises OSError, and KeyError when there is no such user.
     """
     descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")  # with mode 0600
     new = Path(name)
