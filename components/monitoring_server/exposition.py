@@ -118,9 +118,9 @@ def _workloads(fleet: Fleet) -> Iterator[Metric]:
             cpu.add_metric(key, workload.use.usage.cpu / MILLICORES_PER_CPU)
             memory.add_metric(key, workload.use.usage.memory * BYTES_PER_MIB)
         if "latency_ms" in workload.app:
-            latency.add_metric(key, workload.app["latency_ms"] / _MS_PER_S)
+            latency.add_metric(key, workload.app["latency_ms"][0] / _MS_PER_S)
         if "throughput" in workload.app:
-            throughput.add_metric(key, workload.app["throughput"])
+            throughput.add_metric(key, workload.app["throughput"][0])
         if "fps" in workload.app:
-            fps.add_metric(key, workload.app["fps"])
+            fps.add_metric(key, workload.app["fps"][0])
     yield from (cpu, memory, latency, throughput, fps, degraded)

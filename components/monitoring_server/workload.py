@@ -49,8 +49,8 @@ class Workload:
         self.runtime_id = ""
         self.use: ContainerUse | None = None
         self.used_at = NEVER
-        self.app: dict[str, float] = {}
-        """The application's newest measures by name."""
+        self.app: dict[str, tuple[float, float]] = {}
+        """The application's newest measures by name, each with when it came, monotonic seconds."""
         self.app_at = NEVER
         self.episode: Episode | None = None
         self.outstanding = 0
@@ -88,7 +88,7 @@ class Workload:
         for name in ("latency_ms", "throughput", "fps"):
             value = getattr(measured, name)
             if value is not None:
-                self.app[name] = value
+                self.app[name] = (value, now)
         if self._latency and measured.latency_ms is not None:
             self._latency.add(measured.latency_ms, now)
         if self._throughput and measured.throughput is not None:
@@ -96,8 +96,8 @@ class Workload:
 
     def forget_before(self, since: float) -> None:
         """Forget measures older than that: who shows them must not take them for the present."""
-        if self.app_at < since:
-            self.app.clear()
+        for name in [name for name, (_, at) in self.app.items() if at < since]:
+            del self.app[name]
         if self.used_at < since:
             self.use = None
 

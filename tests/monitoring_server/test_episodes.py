@@ -202,7 +202,7 @@ def test_a_workload_without_thresholds_is_shown_but_raises_nothing() -> None:
     assert car.latency(*[9999] * 10, workload="radio") == []
     found = car.server.fleet.find("hpc-1", "radio")
     assert found is not None
-    assert found.app == {"latency_ms": 9999}
+    assert found.app == {"latency_ms": (9999, car.now)}
 
 
 def test_thresholds_apply_by_glob() -> None:

@@ -75,6 +75,18 @@ def test_an_application_that_hangs_in_a_living_container_does_not_show_its_last_
     assert shown(car)[LATENCY] == 0.2
 
 
+def test_a_latency_that_is_told_no_more_is_not_shown_because_the_application_tells_something_else() -> None:
+    car = Car()
+    car.latency(100)
+    for _ in range(40):
+        car.wait(10)
+        car.hear(AppMetrics(node="hpc-1", workload_id="nav", fps=30))
+    assert LATENCY not in shown(car)
+    assert shown(car)["piriscale_app_fps", "hpc-1", "nav"] == 30
+    car.latency(200)
+    assert shown(car)[LATENCY] == 0.2
+
+
 def test_an_agent_that_measures_no_more_does_not_show_its_last_use_for_ever() -> None:
     """Its node is known, and the application goes on to measure itself."""
     car = Car()
