@@ -96,8 +96,8 @@ class Workload:
 
     def forget_before(self, since: float) -> None:
         """Forget measures older than that: who shows them must not take them for the present."""
-        for name in [name for name, (_, at) in self.app.items() if at < since]:
-            del self.app[name]
+        if self.app:
+            self.app = {name: (value, at) for name, (value, at) in self.app.items() if at >= since}
         if self.used_at < since:
             self.use = None
 
