@@ -12,7 +12,7 @@ import pytest
 from broker.configuration import MosquittoConfiguration
 from broker.mosquitto import find_mosquitto
 from broker.options import BrokerOptions
-from broker.probe import Promises
+from broker.probe import Probe, Promises
 from components.cli.doctor.finding import Finding, Level
 from components.cli.doctor.losses import QUEUED, check_losses, judge, look_into_queue
 from components.cli.doctor.mosquitto_conf import Configured, check_configuration, running_at
@@ -121,18 +121,25 @@ def test_where_a_machine_is_too_busy_to_tell_nothing_is_called_lost(broker: Runn
     assert "max_queued_messages" not in found.remedy, "which may be set already, and would change nothing"
 
 
-def test_mosquitto_without_a_configuration_loses_what_is_above_its_default() -> None:
-    """As `mosquitto -p 1883` starts it, and as a package does without further files."""
+@contextmanager
+def by_hand(port: int, *arguments: str, folder: Path | None = None) -> Iterator[None]:
+    """Mosquitto as somebody starts it in a folder."""
     require(has_mosquitto(), "mosquitto (apt-get install mosquitto)")
-    port = free_port()
-    process = subprocess.Popen([find_mosquitto(), "-p", str(port)], stderr=subprocess.DEVNULL)
+    process = subprocess.Popen([find_mosquitto(), *arguments], cwd=folder, stderr=subprocess.DEVNULL)
     try:
         until(lambda: running_at("127.0.0.1", port) is not None, "listens")
-        queue = only_wrong(look_into_queue(BrokerOptions(port=port)))
-        findings = check_configuration("127.0.0.1", port)
+        yield
     finally:
         process.terminate()
         process.wait()
+
+
+def test_mosquitto_without_a_configuration_loses_what_is_above_its_default() -> None:
+    """As `mosquitto -p 1883` starts it, and as a package does without further files."""
+    port = free_port()
+    with by_hand(port, "-p", str(port)):
+        queue = only_wrong(look_into_queue(BrokerOptions(port=port)))
+        findings = check_configuration("127.0.0.1", port)
 
     assert f"of {QUEUED} messages" in queue.text
     assert [finding.level for finding in findings] == [Level.WRONG, Level.WRONG]
@@ -192,18 +199,51 @@ def test_a_folder_of_further_files_counts(tmp_path: Path) -> None:
             assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
 
 
-def test_several_folders_count_and_what_they_include() -> None:
+@contextmanager
+def including(*files: tuple[str, str]) -> Iterator[RunningBroker]:
+    """Mosquitto with the folders `first` and `second` of these files: name and text, {} being where they are."""
     with running_broker() as place:
-        first, second, inner = (place.directory / name for name in ("first", "second", "inner"))
-        for folder, text in (
-            (first, f"include_dir {inner}\n"),
-            (second, "# ours\n"),
-            (inner, "persistence false\n"),
-        ):
-            folder.mkdir()
-            (folder / "piece.conf").write_text(text)
-        with told(f"include_dir {first}", f"include_dir {second}") as broker:
-            assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
+        for name, text in files:
+            file = place.directory / name
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(text.format(place.directory))
+        folders = [f"include_dir {place.directory / name}" for name in ("first", "second")]
+        with told(*folders) as broker:
+            yield broker
+
+
+def test_several_folders_count() -> None:
+    with including(("first/piece.conf", "persistence false\n"), ("second/piece.conf", "# ours\n")) as broker:
+        assert "keeps nothing" in only_wrong(check_configuration(broker.host, broker.port)).text
+
+
+def test_of_folders_and_files_the_last_counts_as_it_does_for_mosquitto() -> None:
+    """In the order of names whatever their case; and what an included file includes counts for neither."""
+    sizes = [
+        ("first/piece.conf", "max_packet_size 200001\n"),
+        ("second/B.conf", "max_packet_size 200003\ninclude_dir {}/inner\n"),
+        ("second/a.conf", "max_packet_size 200002\n"),
+        ("inner/piece.conf", "max_packet_size 200004\n"),
+    ]
+    with including(*sizes) as broker:
+        configured = running_at(broker.host, broker.port)
+        with Probe(options_of(broker), "looks", within_s=10) as probe:
+            packet_max = probe.promises.packet_max
+
+    assert configured is not None
+    assert configured.options["max_packet_size"] == str(packet_max) == "200003"
+
+
+def test_a_folder_is_sought_from_where_mosquitto_was_started(tmp_path: Path) -> None:
+    port = free_port()
+    (tmp_path / "own.conf").write_text(f"listener {port} 127.0.0.1\ninclude_dir conf.d\n")
+    (tmp_path / "conf.d").mkdir()
+    (tmp_path / "conf.d" / "local.conf").write_text("max_queued_messages 77\n")
+    with by_hand(port, "-c", "own.conf", folder=tmp_path):
+        configured = running_at("127.0.0.1", port)
+
+    assert configured is not None
+    assert configured.number("max_queued_messages") == 77
 
 
 def test_of_a_broker_elsewhere_it_is_said_what_cannot_be_seen() -> None:

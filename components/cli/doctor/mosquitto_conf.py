@@ -20,8 +20,6 @@ QUEUE_MIN: Final = 10_000
 """Messages for one client that is away: some hours of a fleet's requests."""
 QUEUE_BYTES_MIN: Final = 16 * 2**20
 AUTOSAVE_S_MAX: Final = 60
-INCLUDES_MAX: Final = 8
-"""So deep included files include others; more is a circle."""
 _DEFAULTS: Final = {
     "persistence": "false",
     "autosave_interval": "1800",
@@ -112,17 +110,24 @@ def _read(command: list[str], folder: Path) -> Configured | None:
     if not names:
         return Configured(None, {})
     file = folder / names[0]
-    return Configured(file, dict(_options(file)))
+    return Configured(file, dict(_options(file, folder)))
 
 
-def _options(file: Path, depth: int = INCLUDES_MAX) -> Iterator[tuple[str, str]]:
-    """Option and value of each line, those of included folders in their place; the last of an option counts."""
+def _options(file: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Option and value of each line, those of included folders in their place; the last of an option counts.
+
+    As Mosquitto does, which includes from its main file only, and by names in which case hardly counts.
+    """
+    for option, value in _lines(file):
+        yield option, value
+        if option == "include_dir":
+            pieces = (folder / value).glob("*.conf")
+            for piece in sorted(pieces, key=lambda each: (each.name.upper(), each.name)):
+                yield from _lines(piece)
+
+
+def _lines(file: Path) -> Iterator[tuple[str, str]]:
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
         words = line.split(maxsplit=1)
-        if len(words) != 2 or words[0].startswith("#"):
-            continue
-        option, value = words[0], words[1].strip()
-        yield option, value
-        if option == "include_dir" and depth:
-            for each in sorted(Path(value).glob("*.conf")):
-                yield from _options(each, depth - 1)
+        if len(words) == 2 and not words[0].startswith("#"):
+            yield words[0], words[1].strip()
