@@ -14,7 +14,8 @@ from components.cli.journals import add_journals
 from components.cli.screen import ago, console, printable, styled, table
 from components.overview.attention import Need, attention
 from components.overview.events import Level
-from components.overview.overview import RETAINED, Key, Overview
+from components.overview.names import Key
+from components.overview.overview import RETAINED, Overview
 from components.overview.words import describe, describe_actual, joined, natural
 from components.settings import Settings
 from schemas.limits import Amount

@@ -9,7 +9,8 @@ from components.dashboard.words import MEANING
 from components.overview.actions import ActionSeen
 from components.overview.attention import attention
 from components.overview.events import LEVEL_OF_PRESENCE
-from components.overview.overview import Key, Overview
+from components.overview.names import Key
+from components.overview.overview import Overview
 from components.overview.timeline import Timeline, Timelines
 from schemas.enums import SyncState
 

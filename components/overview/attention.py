@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from components.overview.events import LEVEL_OF_PRESENCE, Level
-from components.overview.overview import Key, Overview
+from components.overview.names import Key
+from components.overview.overview import Overview
 from components.overview.words import describe_indicators, joined, lasting, natural
 from schemas.enums import ActionOutcome, ConnectionState, SyncState
 from schemas.topics import Role
@@ -26,11 +27,11 @@ WAITS_LONG_MS: Final = 5_000
 LETTERS_FRESH_MS: Final = 600_000
 """How long a dead letter is called to attention."""
 
-
 _PART: Final = re.compile(r"([1-9][0-9]?)-of-([1-9][0-9]?)")
 """Instances of MonitoringServer that watch a part of the nodes each: "2-of-3"."""
 
 _WRONG: Final = (SyncState.FAILED, SyncState.DRIFT_DETECTED)
+
 V = TypeVar("V")
 
 

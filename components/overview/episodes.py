@@ -9,15 +9,12 @@ from collections.abc import Container
 from typing import Final
 
 from components.overview.actions import DOUBT_MS
+from components.overview.names import WORKLOADS_MAX, Key
 from components.overview.newest import SILENT_MS, Newest
 from schemas.performance import PerfDegraded, PerfRecovered
 
 OVER_MAX: Final = 5_000
 """Episodes that are remembered to be over: their events may still be repeated."""
-
-WORKLOADS_MAX: Final = 20_000
-
-Key = tuple[str, str]
 
 
 class Episodes:

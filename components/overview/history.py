@@ -4,7 +4,7 @@ from collections import OrderedDict, deque
 from dataclasses import dataclass
 from typing import Final
 
-from components.overview.names import Names
+from components.overview.names import Key, Names
 from schemas.codec import Cleared, Decoded
 from schemas.limits import Amount, Limits
 from schemas.metrics import AppMetrics, ContainerMetrics
@@ -16,8 +16,6 @@ from schemas.scaling import ScalingAction
 WORKLOADS_MAX: Final = 200
 POINTS_MAX: Final = 600
 """Of each kind and workload: ten minutes at one a second."""
-
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,12 @@
 """What nodes, containers and applications were measured at last; forgotten when it does not come anew."""
 
 from dataclasses import dataclass
-from typing import Final
 
-from components.overview.names import NODES_MAX, Names
+from components.overview.names import NODES_MAX, WORKLOADS_MAX, Key, Names
 from components.overview.newest import SILENT_MS, Newest
 from schemas.limits import Amount
 from schemas.metrics import AppMetrics, ContainerMetrics, NodeMetrics
 from schemas.node import NodeSnapshot
-
-WORKLOADS_MAX: Final = 20_000
-
-Key = tuple[str, str]
 
 
 @dataclass(frozen=True)

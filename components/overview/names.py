@@ -1,4 +1,4 @@
-"""Which workload an application means that knows only its container's id, or its model of Pullpiri."""
+"""What a workload is named by, and which one an application means that knows only its container's id or model."""
 
 from typing import Final
 
@@ -6,6 +6,10 @@ from components.aliases import Aliases
 from schemas.node import NodeSnapshot
 
 NODES_MAX: Final = 1_000
+WORKLOADS_MAX: Final = 20_000
+
+Key = tuple[str, str]
+"""Node and workload."""
 
 
 class Names:
@@ -23,7 +27,7 @@ class Names:
         """The node is gone."""
         self._nodes.pop(node, None)
 
-    def key_of(self, node: str, given: str) -> tuple[str, str]:
-        """Node and workload; the name as it was given, where it is no other one's alias."""
+    def key_of(self, node: str, given: str) -> Key:
+        """The key of a workload; the name as it was given, where it is no other one's alias."""
         aliases = self._nodes.get(node)
         return node, aliases.name_of(given) if aliases else given

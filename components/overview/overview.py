@@ -9,7 +9,7 @@ from components.overview.actions import Actions
 from components.overview.episodes import Episodes
 from components.overview.events import Event, event_of
 from components.overview.measures import Measures
-from components.overview.names import NODES_MAX
+from components.overview.names import NODES_MAX, WORKLOADS_MAX, Key
 from components.pauses import Pause, TooManyPausesError, after, pause_of
 from components.presence import away, supersedes
 from schemas.codec import Cleared, Decoded
@@ -21,9 +21,6 @@ from schemas.performance import PerfDegraded, PerfOutcome, PerfRecovered
 from schemas.resources import NodeCapacity, ResourceState
 from schemas.scaling import ScalingAction, ScalingControl, ScalingStatus
 from schemas.topics import Role, address_of, lookup
-
-Key = tuple[str, str]
-"""Node and workload."""
 
 RETAINED: Final[tuple[type[Message], ...]] = (
     NodeCapacity,
@@ -50,7 +47,6 @@ PASSING: Final[tuple[type[Message], ...]] = (
 
 HEARD: Final = RETAINED + PASSING
 
-WORKLOADS_MAX: Final = 20_000
 COMPONENTS_MAX: Final = 2_000
 EVENTS_MAX: Final = 500
 _SAID_MAX: Final = 5_000

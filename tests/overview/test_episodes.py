@@ -6,6 +6,7 @@ import pytest
 
 from components.overview import episodes
 from components.overview.actions import DOUBT_MS
+from components.overview.names import WORKLOADS_MAX
 from components.overview.newest import SILENT_MS
 from components.overview.overview import SWEEP_MS, Overview
 from schemas.codec import Cleared
@@ -188,12 +189,12 @@ def test_what_nobody_measures_any_more_is_not_degraded_for_ever() -> None:
 
 def test_it_is_bounded() -> None:
     kept = episodes.Episodes()
-    for number in range(episodes.WORKLOADS_MAX + 3):
+    for number in range(WORKLOADS_MAX + 3):
         assert kept.hear(degraded(f"e-{number}", f"p-{number}", ("n", f"w-{number}")), 0) == (
-            number < episodes.WORKLOADS_MAX
+            number < WORKLOADS_MAX
         )
     for number in range(episodes.OVER_MAX + 3):
         kept.hear(recovered(f"r-{number}", f"q-{number}"), 0)
 
-    assert len(kept.lasting) == episodes.WORKLOADS_MAX
+    assert len(kept.lasting) == WORKLOADS_MAX
     assert len(kept._over) == episodes.OVER_MAX

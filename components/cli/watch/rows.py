@@ -13,7 +13,8 @@ from components.cli.watch.figures import bar, cores, cores_used, divided, fit, m
 from components.overview.actions import ActionSeen
 from components.overview.attention import Need
 from components.overview.events import LEVEL_OF_OUTCOME, LEVEL_OF_PRESENCE, LEVEL_OF_STATE, Event, Level
-from components.overview.overview import Key, Overview
+from components.overview.names import Key
+from components.overview.overview import Overview
 from components.overview.words import describe, describe_indicators, joined, lasting, listed
 from schemas.enums import SyncState
 from schemas.limits import Limits, mismatches

@@ -23,7 +23,8 @@ from components.cli.watch.rows import (
 from components.cli.watch.view import Order, Part, View
 from components.overview.attention import Need
 from components.overview.events import Level
-from components.overview.overview import Key, Overview
+from components.overview.names import Key
+from components.overview.overview import Overview
 from components.overview.words import natural
 from schemas.enums import SyncState
 from schemas.resources import ResourceState
