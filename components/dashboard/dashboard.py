@@ -95,7 +95,7 @@ class Dashboard:
         self._scale_form = scale_form
         self._seen = Overview(repeat_s)
         self._timelines = Timelines()
-        self._history = History()
+        self._history = History(self._seen.measures.names)
         self._requested = Requested()
         self._picture = Picture(scale_form=scale_form)
         self._shown: Sections = {}

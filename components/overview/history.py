@@ -8,7 +8,6 @@ from components.overview.names import Key, Names
 from schemas.codec import Cleared, Decoded
 from schemas.limits import Amount, Limits
 from schemas.metrics import AppMetrics, ContainerMetrics
-from schemas.node import NodeInfo, NodeSnapshot
 from schemas.performance import PerfDegraded
 from schemas.resources import ResourceState
 from schemas.scaling import ScalingAction
@@ -54,9 +53,10 @@ class History:
     scaled, or are followed by a viewer, in place of the one longest not cared for.
     """
 
-    def __init__(self, workloads: int = WORKLOADS_MAX) -> None:
+    def __init__(self, names: Names, workloads: int = WORKLOADS_MAX) -> None:
+        """`names`: whose application is which, learned by `Measures` before each message comes here."""
         self._most = workloads
-        self._names = Names()
+        self._names = names
         self._series: OrderedDict[Key, Series] = OrderedDict()
 
     def __len__(self) -> int:
@@ -73,8 +73,6 @@ class History:
     def hear(self, message: Decoded, now_ms: int) -> None:
         """Take one message in; what has no points is ignored."""
         match message:
-            case NodeSnapshot():
-                self._names.learn(message)
             case AppMetrics():
                 self._hear_app(message, now_ms)
             case ContainerMetrics():
@@ -87,8 +85,6 @@ class History:
                 series.thresholds.update({one.metric: one.threshold for one in message.indicators})
             case ScalingAction():
                 self.follow(message.node, message.workload_id)
-            case Cleared(message=kind) if kind is NodeInfo:
-                self._names.forget(message.values["node"])
             case Cleared(message=kind) if kind is ResourceState:
                 self._series.pop((message.values["node"], message.values["workload_id"]), None)
 

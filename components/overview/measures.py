@@ -25,7 +25,8 @@ class Measures:
         self.uses: Newest[Key, Use] = Newest(WORKLOADS_MAX)
         self.apps: Newest[Key, AppMetrics] = Newest(WORKLOADS_MAX)
         """What applications measure of themselves."""
-        self._names = Names()
+        self.names = Names()
+        """Which container each application means, as snapshots tell."""
 
     def hear(self, message: NodeMetrics | NodeSnapshot | ContainerMetrics | AppMetrics, now_ms: int) -> bool:
         """Take one message in. Whether there was room for all of it."""
@@ -33,9 +34,9 @@ class Measures:
             case NodeMetrics():
                 return self.loads.put(message.node, message, now_ms)
             case AppMetrics():
-                return self.apps.put(self._names.key_of(message.node, message.workload_id), message, now_ms)
+                return self.apps.put(self.names.key_of(message.node, message.workload_id), message, now_ms)
             case NodeSnapshot():
-                self._names.learn(message)
+                self.names.learn(message)
                 used = {(message.node, one.workload_id): one.usage for one in message.containers}
                 return self._use({key: usage for key, usage in used.items() if key not in self.uses}, now_ms)
             case ContainerMetrics():
@@ -51,7 +52,7 @@ class Measures:
     def forget_node(self, node: str) -> None:
         """The node is gone."""
         self.loads.pop(node)
-        self._names.forget(node)
+        self.names.forget(node)
 
     def forget_silent(self, now_ms: int) -> None:
         """Forget what did not come anew for long."""

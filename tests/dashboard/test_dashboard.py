@@ -16,12 +16,13 @@ from schemas.codec import Cleared, clear
 from schemas.enums import (
     CauseType,
     EventOutcome,
+    SnapshotTrigger,
     SyncState,
 )
 from schemas.limits import Amount, Limits
 from schemas.message import Message
 from schemas.metrics import AppMetrics, ContainerMetrics, ContainerUse
-from schemas.node import NodeInfo
+from schemas.node import ContainerReport, NodeInfo, NodeSnapshot
 from schemas.performance import Indicator, PerfDegraded, PerfOutcome
 from schemas.resources import ResourceState
 from schemas.scaling import Cause, ScalingAction, ScalingStatus
@@ -282,6 +283,18 @@ def test_times_less_than_a_millisecond_apart_stay_in_order_until_the_clock_is_se
     times = [clock.epoch_ms(Instant(5.0 + number * 0.0002, 1_000_000 + int(number * 0.2))) for number in range(50)]
     assert times == sorted(set(times))
     assert clock.epoch_ms(Instant(6.0, 9_000_000)) == 9_000_000
+
+
+def test_the_chart_of_a_container_has_what_its_application_measures_under_the_containers_id() -> None:
+    desk = Desk()
+    report = ContainerReport(workload_id=WORKLOAD, runtime_id="f" * 64)
+    desk.hear(
+        state(),
+        NodeSnapshot(node=NODE, boot_id=1, seq=1, trigger=SnapshotTrigger.START, containers=(report,)),
+        AppMetrics(node=NODE, workload_id="f" * 64, latency_ms=450),
+    )
+
+    assert desk.ask(SeriesAsked(NODE, WORKLOAD, 0))["measured"]["latency_ms"] == [450]
 
 
 def test_a_degradation_that_is_told_seldom_by_configuration_outlasts_a_lost_connection() -> None:
