@@ -4,7 +4,7 @@ import os
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
@@ -24,7 +24,12 @@ QUIET_S: Final = 0.3
 """Retained messages have all come when none came for so long, or for `QUIET_CONNECTS` if that is longer."""
 QUIET_CONNECTS: Final = 3
 """Brokers send them in windows, so between two of them may be a round trip; a connect takes three."""
-COLLECT_WITHIN_S: Final = 10.0
+QUIET_MAX_S: Final = 10.0
+"""No line is so slow that quiet must last longer."""
+COLLECT_WITHIN_S: Final = 60.0
+"""How long retained messages may go on coming for who wants all of them,"""
+BEGIN_WITHIN_S: Final = 10.0
+"""and for who goes on listening anyway."""
 REFUSAL_S: Final = 0.2
 """How soon a command that published notices that the broker refused it."""
 
@@ -50,9 +55,14 @@ class Session:
     """
 
     def __init__(
-        self, settings: BrokerSettings, subscriptions: Sequence[Subscription], connect: Connect | None = None
+        self,
+        settings: BrokerSettings,
+        subscriptions: Sequence[Subscription],
+        connect: Connect | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`connect` makes the bus, if not the one on MQTT. Raises UsageError for settings nobody can use."""
+        self._clock = clock
         self._options = options_of(settings)
         self._wire = settings.wire
         self._inbox = Inbox()
@@ -69,11 +79,11 @@ class Session:
 
     def __enter__(self) -> Self:
         """Connect. Raises CliError when that is not possible."""
-        began = time.monotonic()
+        began = self._clock()
         self._bus.start()
         try:
             self._connect()
-            self._quiet_s = quiet_after(time.monotonic() - began)
+            self._quiet_s = quiet_after(self._clock() - began)
         except BaseException:
             self._bus.stop(drain_s=0)
             raise
@@ -84,6 +94,11 @@ class Session:
     ) -> None:
         """Disconnect, after all that was published has been acknowledged."""
         self._bus.stop()
+
+    @property
+    def no_connection(self) -> str:
+        """That there is no connection, and why, in words; empty while there is one."""
+        return "" if self.connected else f"no connection to the broker: {self.problem}"
 
     @property
     def broker(self) -> str:
@@ -132,8 +147,8 @@ class Session:
         return Heard(event.topic, event.payload, event.retained)
 
     def until(self, deadline: float) -> Iterator[Heard]:
-        """Messages as they come, until a moment of the monotonic clock."""
-        while (left_s := deadline - time.monotonic()) > 0:
+        """Messages as they come, until a moment of its clock."""
+        while (left_s := deadline - self._clock()) > 0:
             heard = self.receive(left_s)
             if heard is not None:
                 yield heard
@@ -141,19 +156,25 @@ class Session:
     def retained(self, *, whole: bool = True) -> Iterator[Heard]:
         """All retained messages of the subscriptions, and what else comes meanwhile; ends when it is quiet.
 
-        Raises CliError when the connection is lost before that, unless a part will do.
+        Raises CliError when the connection is lost before that, or they still come after `COLLECT_WITHIN_S`,
+        unless a part will do.
         """
-        deadline = time.monotonic() + COLLECT_WITHIN_S
-        quiet_from = time.monotonic() + self._quiet_s
-        while (left_s := min(quiet_from, deadline) - time.monotonic()) > 0:
+        deadline = self._clock() + (COLLECT_WITHIN_S if whole else BEGIN_WITHIN_S)
+        quiet_from = self._clock() + self._quiet_s
+        while (left_s := min(quiet_from, deadline) - self._clock()) > 0:
             before = self.connected
             heard = self.receive(left_s)
-            if (self.connected and not before) or (heard is not None and heard.retained):
-                quiet_from = time.monotonic() + self._quiet_s
             if heard is not None:
                 yield heard
-        if whole and not self.connected:
-            raise CliError(f"what the broker keeps was not heard to its end: {self.problem}")
+            if (self.connected and not before) or (heard is not None and heard.retained):
+                quiet_from = self._clock() + self._quiet_s  # what the caller took is not counted as quiet
+        if not whole:
+            return
+        problem = self.no_connection
+        if not problem and quiet_from > deadline:
+            problem = f"more still comes after {COLLECT_WITHIN_S:g} s; is the line to {self.broker} very slow?"
+        if problem:
+            raise CliError(f"what the broker keeps was not heard to its end: {problem}")
 
     def _refusal(self) -> str:
         topic, reason = next(iter(self._bus.counts.refused.items()))
@@ -164,9 +185,9 @@ class Session:
         )
 
     def _connect(self) -> None:
-        deadline = time.monotonic() + CONNECT_WITHIN_S
+        deadline = self._clock() + CONNECT_WITHIN_S
         while not self.connected:
-            event = self._inbox.take(deadline - time.monotonic())
+            event = self._inbox.take(deadline - self._clock())
             if event is None:
                 raise CliError(f"the broker {self._options} does not answer; see `piriscale doctor`")
             if isinstance(event, Delivery):  # brokers may send what is retained before they grant the subscription
@@ -188,7 +209,7 @@ class Session:
 
 def quiet_after(connect_s: float) -> float:
     """How long no retained message may come before all have come, seconds, where connecting took so long."""
-    return min(max(QUIET_S, QUIET_CONNECTS * connect_s), COLLECT_WITHIN_S)
+    return min(max(QUIET_S, QUIET_CONNECTS * connect_s), QUIET_MAX_S)
 
 
 def subscriptions_to(*messages: type[Message], qos: int = 1) -> tuple[Subscription, ...]:

@@ -38,9 +38,10 @@ def release(settings: Settings, workload: str, node: str | None) -> int:
             print(f"{workload} on {node} has no desired limits; nothing to release")
             return EXIT_OK
         said = _answer(session, Cleared(ResourceState, {"node": node, "workload_id": workload}))
-        problem = "" if session.connected else f"; there is no connection to the broker: {session.problem}"
+        problem = session.no_connection
     if said is None:
-        raise CliError(f"resource_manager did not answer: it lets go when it hears of it; is it running?{problem}")
+        why = problem or "is it running?"
+        raise CliError(f"resource_manager did not answer: it lets go when it hears of it; {why}")
     if said.desired is not None:
         raise CliError(f"{workload} on {node} is still to have {describe(said.desired)}: an action is under way")
     print(f"{workload} on {node} is released; in force stays {describe_actual(said.actual)}")
@@ -137,8 +138,8 @@ def _delete(session: Session, node: str, gone: Sequence[Cleared]) -> list[str]:
 
 
 def _not_deleted(session: Session, topics: Iterable[str]) -> str:
-    why = "" if session.connected else f"; no connection to the broker: {session.problem}"
-    return f"not known to be deleted after {ANSWER_WITHIN_S:g} s: {', '.join(sorted(topics))}{why}"
+    said = f"not known to be deleted after {ANSWER_WITHIN_S:g} s: {', '.join(sorted(topics))}"
+    return "; ".join(filter(None, (said, session.no_connection)))
 
 
 def _is_of(message: Decoded, node: str) -> bool:

@@ -154,10 +154,10 @@ class _Following:
         return None
 
     def _why_no_end(self) -> str:
-        if not self._session.connected:
+        if problem := self._session.no_connection:
             return (
-                f"no end was heard of after {self._wait_s:g} s: no connection to the broker: "
-                f"{self._session.problem}. The action {self._action.action_id} may be carried out nevertheless"
+                f"no end was heard of after {self._wait_s:g} s: {problem}. "
+                f"The action {self._action.action_id} may be carried out nevertheless"
             )
         if self._shown is not None:
             return (

@@ -1,12 +1,22 @@
 """A session of a command, where a real broker cannot be made to do what is tested."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from threading import Timer
 
 import pytest
 
-from broker.bus import Connected, Delivery, Disconnected, Subscription
-from components.cli.connection import COLLECT_WITHIN_S, QUIET_S, Session, quiet_after
+from broker.bus import BusEvent, Connected, Delivery, Disconnected, Identity, Subscription
+from components.cli.connection import (
+    BEGIN_WITHIN_S,
+    COLLECT_WITHIN_S,
+    CONNECT_WITHIN_S,
+    QUIET_MAX_S,
+    QUIET_S,
+    Session,
+    quiet_after,
+)
 from components.cli.errors import CliError, UsageError
 from components.settings import BrokerSettings, TlsSettings
 from schemas.codec import unpack
@@ -69,6 +79,42 @@ class FarBus(RecordingBus):
             Timer(self.round_trip_s, self.deliver, (second,)).start()
 
 
+class Dripping:
+    """Makes buses that send one retained message after another, `step_s` apart by a clock that we turn on."""
+
+    step_s = 0.2
+
+    def __init__(self, messages: int) -> None:
+        self._left = messages
+        self._turned_s = 0.0
+
+    def clock(self) -> float:
+        return time.monotonic() + self._turned_s
+
+    def turn(self, by_s: float) -> None:
+        self._turned_s += by_s
+
+    def __call__(self, identity: Identity, deliver: Callable[[BusEvent], bool]) -> RecordingBus:
+        drip = self._drip
+
+        class Drop(RecordingBus):
+            def start(self) -> None:
+                super().start()
+                drip(self)
+
+            def ack(self, delivery: Delivery) -> None:
+                super().ack(delivery)
+                drip(self)
+
+        return Drop(identity, deliver)
+
+    def _drip(self, bus: RecordingBus) -> None:
+        if self._left:
+            self._left -= 1
+            self.turn(self.step_s)
+            bus.deliver(Delivery("control/scaling", b"{}", retained=True))
+
+
 def test_what_is_retained_is_not_lost_when_it_comes_before_the_grant() -> None:
     with Session(BrokerSettings(), (Subscription("#"),), HastyBus) as session:
         topics = [heard.topic for heard in session.retained()]
@@ -98,8 +144,56 @@ def test_on_a_slow_line_a_pause_between_two_windows_is_no_end() -> None:
         assert [heard.topic for heard in session.retained()] == ["control/scaling", "node/hpc-1/info"]
 
 
+def test_what_comes_slowly_is_heard_to_its_end() -> None:
+    # Else `status` showed what came within 10 s as the whole fleet, with exit code 0.
+    messages = round(COLLECT_WITHIN_S / Dripping.step_s) - 5
+    line = Dripping(messages)
+
+    with Session(BrokerSettings(), (), line, line.clock) as session:
+        assert len(list(session.retained())) == messages
+
+
+def test_a_command_that_is_slow_itself_hears_the_whole() -> None:
+    # Else a machine under load saw less of the fleet.
+    line = Dripping(3)
+
+    with Session(BrokerSettings(), (), line, line.clock) as session:
+        heard = []
+        for one in session.retained():
+            heard.append(one)
+            line.turn(QUIET_MAX_S)
+
+    assert len(heard) == 3
+
+
+def test_what_does_not_end_within_a_minute_is_not_taken_for_the_whole() -> None:
+    # Else `forget-node` said that a node is forgotten of which it had not heard all.
+    line = Dripping(round(2 * COLLECT_WITHIN_S / Dripping.step_s))
+
+    with (
+        Session(BrokerSettings(), (), line, line.clock) as session,
+        pytest.raises(CliError, match="not heard to its end: more still comes after 60 s"),
+    ):
+        list(session.retained())
+
+
+def test_who_goes_on_listening_begins_with_what_came_soon() -> None:
+    # Else `watch` showed nothing for a minute.
+    line = Dripping(round(COLLECT_WITHIN_S / Dripping.step_s))
+
+    with Session(BrokerSettings(), (), line, line.clock) as session:
+        heard = list(session.retained(whole=False))
+
+    assert 0 < len(heard) <= BEGIN_WITHIN_S / Dripping.step_s
+
+
 def test_how_long_is_quiet_depends_on_how_long_connecting_took() -> None:
-    assert [quiet_after(connect_s) for connect_s in (0.01, 0.5, 9.0)] == [QUIET_S, 1.5, COLLECT_WITHIN_S]
+    assert [quiet_after(connect_s) for connect_s in (0.01, 0.5, 9.0)] == [QUIET_S, 1.5, QUIET_MAX_S]
+
+
+def test_on_the_slowest_line_quiet_ends_before_time_is_up() -> None:
+    # Else nobody could ever know that it has heard the whole.
+    assert quiet_after(CONNECT_WITHIN_S) <= COLLECT_WITHIN_S / 2
 
 
 def test_a_connection_that_is_lost_for_good_ends_the_command_with_the_reason() -> None:
