@@ -2,6 +2,7 @@
 
 import pytest
 
+from components.monitoring_server.fleet import SILENT_S
 from components.overview import overview as module
 from components.overview.events import Level
 from components.overview.newest import SILENT_MS
@@ -201,6 +202,11 @@ def test_components_that_come_and_go_are_news_but_a_late_will_is_not() -> None:
         "node_agent hpc-1 is ready",
         "node_agent hpc-1 is disconnected",
     ]
+
+
+def test_measures_are_of_the_past_when_monitoring_server_holds_them_so() -> None:
+    """Else the page shows what Prometheus does not, or the other way round."""
+    assert SILENT_MS == SILENT_S * 1000
 
 
 def test_how_things_are_at_the_start_is_no_news() -> None:
