@@ -4,13 +4,12 @@ MonitoringServer says a degradation anew every `repeat_s` while it lasts, and it
 says no end when it restarts, when the agent of a node goes away, or when nobody measures the workload any more.
 """
 
-from collections import OrderedDict
 from collections.abc import Container
 from typing import Final
 
 from components.overview.actions import DOUBT_MS
 from components.overview.names import WORKLOADS_MAX, Key
-from components.overview.newest import SILENT_MS, Newest
+from components.overview.newest import SILENT_MS, Newest, Recent
 from schemas.performance import PerfDegraded, PerfRecovered
 
 OVER_MAX: Final = 5_000
@@ -24,7 +23,7 @@ class Episodes:
         """`repeat_s`: how often MonitoringServer says a degradation anew, where that is known."""
         self.lasting: Newest[Key, PerfDegraded] = Newest(WORKLOADS_MAX)
         """The last event of each."""
-        self._over: OrderedDict[str, None] = OrderedDict()
+        self._over: Recent[str] = Recent(OVER_MAX)
         self._doubted: dict[Key, int] = {}
         """Until when those are believed that must be said again."""
         self._doubt_ms = max(DOUBT_MS, round(2 * repeat_s * 1000))
@@ -35,9 +34,7 @@ class Episodes:
         known = self.lasting.get(key)
         of_known = known is not None and known.episode_id == event.episode_id
         if isinstance(event, PerfRecovered):
-            self._over[event.episode_id] = None
-            if len(self._over) > OVER_MAX:
-                self._over.popitem(last=False)
+            self._over.add(event.episode_id)
             if of_known:
                 self.end(key)
             return True

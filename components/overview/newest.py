@@ -1,10 +1,11 @@
-"""The newest of each thing that is said again and again, with when it was heard."""
+"""The newest of each thing that is said again and again, with when it was heard; ids that were heard lately."""
 
-from collections.abc import Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Container, Iterator, Mapping
 from typing import Final, TypeVar
 
 SILENT_MS: Final = 300_000
-"""What did not come anew for so long is of the past; MonitoringServer holds it so, too."""
+"""What did not come anew for so long is of the past; MonitoringServer holds it so, too (`fleet.SILENT_S`)."""
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -48,3 +49,26 @@ class Newest(Mapping[K, V]):
         """Forget of what nothing was heard since then."""
         for key in self.silent(since_ms):
             self.pop(key)
+
+
+class Recent(Container[K]):
+    """The last so many ids: what is repeated is known by them."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ids: OrderedDict[K, None] = OrderedDict()
+
+    def __contains__(self, one: object) -> bool:
+        return one in self._ids
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    def add(self, one: K) -> bool:
+        """Note an id, in place of the one noted longest ago. Whether it was not known."""
+        if one in self._ids:
+            return False
+        self._ids[one] = None
+        if len(self._ids) > self._most:
+            self._ids.popitem(last=False)
+        return True

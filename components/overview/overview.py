@@ -1,6 +1,6 @@
 """What the bus says of the whole system: nodes, workloads, actions, components, pauses, and what happened last."""
 
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
@@ -10,6 +10,7 @@ from components.overview.episodes import Episodes
 from components.overview.events import Event, event_of
 from components.overview.measures import Measures
 from components.overview.names import NODES_MAX, WORKLOADS_MAX, Key
+from components.overview.newest import Recent
 from components.pauses import Pause, TooManyPausesError, after, pause_of
 from components.presence import away, supersedes
 from schemas.codec import Cleared, Decoded
@@ -99,7 +100,7 @@ class Overview:
         """Things that there was no room for, counted at each message about them."""
         self._episodes = Episodes(repeat_s)
         self._swept_ms = 0
-        self._said: OrderedDict[tuple[str, ...], None] = OrderedDict()
+        self._said: Recent[tuple[str, str]] = Recent(_SAID_MAX)
         self._words_missed = True
         """Whether there may have been words on pauses that we did not hear."""
         self._untold: set[str] = set()
@@ -294,9 +295,4 @@ class Overview:
                 mark = (type(message).__name__, message.action_id)
             case _:
                 return False
-        if mark in self._said:
-            return True
-        self._said[mark] = None
-        if len(self._said) > _SAID_MAX:
-            self._said.popitem(last=False)
-        return False
+        return not self._said.add(mark)
