@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from broker.access import Principal, acl_text
+from broker.access import Person, Principal, acl_text
 from broker.certificates import BROKER, CA_FILE, GUESTS_FILE, CertificateError, issued_in
 from broker.configuration import MosquittoConfiguration, ServerTls
 from broker.files import give, put
@@ -45,8 +45,19 @@ class SecuredBroker:
         for prefix in self.topic_prefixes:
             if not _PREFIX.fullmatch(prefix):
                 raise ValueError(f"{prefix!r} is no topic prefix: names with / between, such as fleet/car-7")
+            if self.vehicles and "/" in prefix:
+                name = prefix.rpartition("/")[2]
+                raise ValueError(
+                    f"no bridge can have rights below {prefix!r}, but below its own name: --topic-prefix {name} "
+                    f"for bridge/{name} (certificates of bridges to elsewhere belong in another directory)"
+                )
         if self.port == self.guests_port:
             raise ValueError(f"port {self.port} is for guests already: write another --port or --guests-port")
+
+    @property
+    def vehicles(self) -> frozenset[str]:
+        """Who comes over a bridge, each below its own name."""
+        return frozenset(each.scope[0] for each in self.principals if each.kind is Person.BRIDGE)
 
     @property
     def configuration(self) -> MosquittoConfiguration:

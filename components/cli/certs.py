@@ -130,6 +130,11 @@ def _explain(broker: SecuredBroker, written: Path) -> None:
     print(f"{broker.folder / 'acl'}: {len(names)} identities: {', '.join(names)}")
     if not agents:
         print("no node has an identity yet: piriscale certs DIRECTORY node_agent/NODE")
+    if broker.vehicles:
+        for vehicle in sorted(broker.vehicles - set(broker.topic_prefixes)):
+            print(f"for people to look at {vehicle} here, over its bridge: --topic-prefix {vehicle}")
+        for prefix in sorted(set(broker.topic_prefixes) - broker.vehicles - {""}):
+            print(f"no bridge may speak below {prefix}/ yet: piriscale certs DIRECTORY bridge/{prefix}")
     if broker.owner == "root":
         print(
             f"it will run as root, since the user mosquitto does not reach {broker.folder}; --into another folder"

@@ -185,6 +185,26 @@ class TestBrokerConfig:
         assert {"topic write car-7/node/hpc-1/info", "topic write car-8/node/hpc-1/info"} <= set(lines)
         assert lines[lines.index("user bridge/car-7") + 1] == "topic readwrite car-7/#"
 
+    def test_a_prefix_that_no_bridge_can_have_is_refused_only_where_there_are_bridges(self, pki: Path) -> None:
+        words = ["--topic-prefix", "fleet/car-7", "--show"]
+        assert "topic write fleet/car-7/node/hpc-1/info" in piriscale("broker-config", pki, *words).stdout
+        refused = piriscale("broker-config", pki, "bridge/car-7", *words)
+        assert (refused.exit_code, refused.stdout) == (1, "")
+        (line,) = refused.stderr.splitlines()
+        assert "--topic-prefix car-7 for bridge/car-7" in line
+
+    def test_a_vehicle_without_prefix_and_a_prefix_without_vehicle_are_told(self, pki: Path) -> None:
+        """Mistyped, people would hear nothing of that vehicle, and no error would say so."""
+        bridges = ["bridge/car-7", "bridge/car-8"]
+        mistyped = piriscale("broker-config", pki, *bridges, "--topic-prefix", "car-7", "--topic-prefix", "cra-8")
+        assert "to look at car-8 here, over its bridge: --topic-prefix car-8" in mistyped.stdout
+        assert "no bridge may speak below cra-8/" in mistyped.stdout
+        assert "look at car-7" not in mistyped.stdout
+        right = piriscale("broker-config", pki, *bridges, "--topic-prefix", "car-7", "--topic-prefix", "car-8")
+        without = piriscale("broker-config", pki, "--topic-prefix", "car-7")
+        assert "over its bridge" not in right.stdout
+        assert "no bridge" not in right.stdout + without.stdout
+
     def test_shows_what_it_would_write(self, pki: Path, tmp_path: Path) -> None:
         shown = piriscale("broker-config", pki, "--show", "--into", tmp_path / "to").stdout
         piriscale("broker-config", pki, "--into", tmp_path / "to")
