@@ -28,7 +28,7 @@ class ActionSeen:
     phase_since_ms: int
     target: Limits | None = None
     doubted_ms: int | None = None
-    """When the connection came back since which nothing was heard of it."""
+    """When the connection came back last, since which nothing was heard of it."""
 
     @property
     def waiting(self) -> bool:
@@ -77,8 +77,7 @@ class Actions:
     def doubt(self, now_ms: int) -> None:
         """Ends may have been missed: what is not heard of again is dropped after a while."""
         for action_id, seen in self._open.items():
-            if seen.doubted_ms is None:
-                self._open[action_id] = replace(seen, doubted_ms=now_ms)
+            self._open[action_id] = replace(seen, doubted_ms=now_ms)
 
     def running(self, now_ms: int = 0) -> list[ActionSeen]:
         """Actions at work, the oldest first."""

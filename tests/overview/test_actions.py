@@ -74,6 +74,16 @@ def test_after_a_lost_connection_what_is_not_heard_of_again_is_not_shown_for_eve
     assert [seen.status.action_id for seen in actions.running(11 + DOUBT_MS)] == ["speaks"]
 
 
+def test_on_a_flapping_line_an_action_has_its_minute_from_the_newest_connection_on() -> None:
+    actions = Actions()
+    actions.hear(status(Phase.UPDATING, "silent"), 1)
+    actions.doubt(10)
+    actions.doubt(9 + DOUBT_MS)
+
+    assert len(actions.running(11 + DOUBT_MS)) == 1
+    assert len(actions.running(10 + 2 * DOUBT_MS)) == 0
+
+
 def test_what_a_journal_knows_is_shown_until_its_end_is_heard() -> None:
     actions = Actions()
     actions.accepted(asked(), 50, status(Phase.ACCEPTED))
