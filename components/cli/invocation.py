@@ -1,17 +1,16 @@
 """What every command shares: its options, its configuration, and how it ends."""
 
-import contextlib
 import errno
 import logging
-import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 from components.cli.errors import EXIT_FAILURE, EXIT_INTERRUPTED, EXIT_OK, CliError, UsageError
+from components.cli.streams import discard
 
 if TYPE_CHECKING:
     from components.settings import Settings
@@ -48,28 +47,14 @@ def end_with(work: Callable[[], int]) -> NoReturn:
     except KeyboardInterrupt:
         code = EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        _discard(sys.stdout)
+        discard(sys.stdout)
     except OSError as error:
         if error.errno not in _DISK_FULL:
             raise
         print(f"piriscale: the output cannot be written: {error.strerror}", file=sys.stderr)
-        _discard(sys.stdout)
+        discard(sys.stdout)
         code = EXIT_FAILURE
     raise typer.Exit(code)
-
-
-@contextlib.contextmanager
-def reader_may_go(stream: TextIO) -> Iterator[None]:
-    """Show something whose reader may close the pipe: the work goes on unseen, and its exit code counts."""
-    try:
-        yield
-    except BrokenPipeError:
-        _discard(stream)
-
-
-def _discard(stream: TextIO) -> None:
-    """Let what is still written there go nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _settings(path: Path | None) -> "Settings":

@@ -1,8 +1,5 @@
 """The command line: what there is, and how it is called. Each command imports its work when it runs."""
 
-import io
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
@@ -11,6 +8,7 @@ import typer
 from components.cli.errors import UsageError
 from components.cli.invocation import Config, Json, LogJson, LogLevel, Node, Workload, end_with, run_with
 from components.cli.security import declare_security
+from components.cli.streams import prepare_streams
 
 if TYPE_CHECKING:
     from components.settings import Settings
@@ -328,10 +326,5 @@ declare_security(app, end_with)
 
 def main() -> None:
     """The console script `piriscale`."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us: nobody wants to read it
-            setattr(sys, name, os.fdopen(os.open(os.devnull, os.O_WRONLY), "w"))
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without Unicode shows ? instead of a trace
+    prepare_streams()
     app()

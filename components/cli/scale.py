@@ -17,10 +17,10 @@ from components.cli.errors import (
     EXIT_TIMED_OUT,
     UsageError,
 )
-from components.cli.invocation import reader_may_go
 from components.cli.nodes import only_node
 from components.cli.quantities import parse_duration
 from components.cli.screen import console, styled
+from components.cli.streams import reader_may_go
 from components.overview.words import describe, describe_actual
 from components.repeater import Repeater
 from components.settings import Settings
@@ -198,5 +198,4 @@ class _Following:
 
     @staticmethod
     def _tell(text: str) -> None:
-        with reader_may_go(sys.stderr):
-            print(f"piriscale: {text}", file=sys.stderr)
+        print(f"piriscale: {text}", file=sys.stderr)

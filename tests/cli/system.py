@@ -120,6 +120,11 @@ class Child:
         assert self._process.stdout is not None
         self._process.stdout.close()
 
+    def close_errors(self) -> None:
+        """Read no more of what it says of itself."""
+        assert self._process.stderr is not None
+        self._process.stderr.close()
+
     def finish(self) -> int:
         """Wait for its end; its exit code."""
         code = self._process.wait(PATIENCE_S)

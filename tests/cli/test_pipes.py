@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -35,16 +36,22 @@ def unread(
 ) -> "subprocess.CompletedProcess[str]":
     """Run a command whose output nobody reads."""
     with closed_pipe() as pipe:
-        return subprocess.run(
-            [sys.executable, "-c", PROGRAM, *arguments],
-            stdin=subprocess.DEVNULL,
-            stdout=pipe,
-            stderr=pipe if errors == subprocess.STDOUT else errors,
-            env={**os.environ, **settings.environment},
-            text=True,
-            timeout=PATIENCE_S,
-            check=False,
-        )
+        return finished(settings, *arguments, out=pipe, errors=pipe if errors == subprocess.STDOUT else errors)
+
+
+def finished(
+    settings: Configuration, *arguments: str, out: int = subprocess.PIPE, errors: int
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=errors,
+        env={**os.environ, **settings.environment},
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
 
 
 @pytest.mark.parametrize("option", [(), ("--json",)], ids=["text", "json"])
@@ -68,6 +75,23 @@ def test_a_rejected_scaling_is_no_success_because_nobody_reads_of_it(
 
 def test_nor_is_a_scaling_that_nobody_carried_out(alone: Configuration) -> None:
     assert unread(alone, *SCALE, "--wait", "700ms", errors=subprocess.STDOUT).returncode == 5
+
+
+MISTAKES = (("scale", "x", "--cpu", "nonsense"), ("-c", "/nonexistent.toml", "status"), ("scale",))
+
+
+@pytest.mark.parametrize("arguments", MISTAKES, ids=["value", "configuration", "usage"])
+def test_a_mistake_is_one_though_nobody_reads_of_it(alone: Configuration, arguments: tuple[str, ...]) -> None:
+    # Else a script took its own mistake for a command that failed, and tried it again.
+    with closed_pipe() as pipe:
+        result = finished(alone, *arguments, errors=pipe)
+
+    assert (result.returncode, result.stdout) == (2, "")
+
+
+def test_or_though_there_is_no_room_to_say_so(alone: Configuration) -> None:
+    with Path("/dev/full").open("w") as full:
+        assert finished(alone, *MISTAKES[0], errors=full.fileno()).returncode == 2
 
 
 def test_the_demo_goes_on_hearing_and_its_story_ends_when_nobody_reads_it() -> None:

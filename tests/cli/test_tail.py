@@ -114,6 +114,25 @@ def test_a_broker_that_goes_and_comes_is_told(tmp_path: Path) -> None:
     assert back == "piriscale: connected again\n"
 
 
+def test_a_broker_that_goes_and_comes_ends_nothing_though_nobody_reads_of_it(tmp_path: Path) -> None:
+    said = ("scaling/action", pack(ACTION, Wire.MSGPACK))
+    with running_broker() as own:
+        settings = configuration(tmp_path, url=f"mqtt://127.0.0.1:{own.port}")
+        with settings.child("tail", "--json") as child:
+            with Speaker(own, said):
+                child.read_line()
+            child.close_errors()
+            own.kill()
+            own.start()
+            with Speaker(own, ("scaling/later", said[1])):
+                while (line := child.read_line()) and "scaling/later" not in line:
+                    pass
+            code = child.end(signal.SIGINT)
+
+    assert "scaling/later" in line, "it has ended"
+    assert code == 0
+
+
 def test_a_reader_who_has_seen_enough_ends_it_without_a_trace(alone: Configuration, broker: RunningBroker) -> None:
     with Speaker(broker, ("scaling/action", pack(ACTION, Wire.MSGPACK))), alone.child("tail", "--json") as child:
         child.read_line()

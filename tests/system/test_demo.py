@@ -100,6 +100,21 @@ def test_a_reader_who_has_seen_enough_ends_it_and_it_cleans_up(folder: Path) -> 
     folder.rmdir()
 
 
+def test_its_result_counts_though_nobody_reads_the_story(folder: Path) -> None:
+    # Else a script that reads the JSON saw exit code 0, and no JSON.
+    require(has_mosquitto(), "mosquitto")
+    demo = start(folder, "--json", "--simulated")
+    assert demo.stdout is not None
+    assert demo.stderr is not None
+    demo.stderr.close()
+    out = demo.stdout.read()
+    demo.stdout.close()
+    assert demo.wait(timeout=WITHIN_S) == 0
+    assert json.loads(out)["sync_state"] == "SYNCHRONIZED"
+    assert left_behind(folder) == []
+    folder.rmdir()
+
+
 def test_without_podman_it_says_what_is_missing(folder: Path, tmp_path: Path) -> None:
     require(has_mosquitto(), "mosquitto")
     require(os.geteuid() == 0, "root")

@@ -24,7 +24,10 @@ LINE_WIDTH: Final = 64
 
 
 class Screen:
-    """Prints lines; colour on a terminal, plain text elsewhere. Raises BrokenPipeError when nobody reads them."""
+    """Prints lines; colour on a terminal, plain text elsewhere.
+
+    Raises BrokenPipeError when they go to stdout and nobody reads them.
+    """
 
     def __init__(self, *, to_stderr: bool) -> None:
         self._console = console(sys.stderr if to_stderr else sys.stdout, soft_wrap=True)
