@@ -27,7 +27,7 @@ def prepare_streams() -> None:
 
 
 def _unfailing(stream: TextIO) -> TextIO:
-    raw = _Unfailing(os.dup(stream.fileno()), "w")
+    raw = _Unfailing(os.dup(stream.fileno()), "w", closefd=False)  # open until the process ends, as the other is
     return io.TextIOWrapper(
         io.BufferedWriter(raw), encoding=stream.encoding, errors="replace", line_buffering=True
     )
