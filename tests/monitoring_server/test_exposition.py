@@ -1,5 +1,7 @@
 """What Prometheus sees of measures: whether a workload is degraded, and nothing of what is gone."""
 
+from collections.abc import Callable
+
 from components.settings import ThresholdSettings
 from schemas.enums import ConnectionState
 from schemas.limits import Amount
@@ -49,12 +51,17 @@ def test_a_node_that_went_away_takes_its_series_with_it() -> None:
     assert names(car) == {"hpc-2", "radio"}
 
 
+def for_long(car: Car, measure: Callable[[], object]) -> None:
+    """Only this is measured for 400 s, every 10 s."""
+    for _ in range(40):
+        car.wait(10)
+        measure()
+
+
 def test_a_workload_that_fell_silent_leaves_no_series() -> None:
     car = Car()
     car.use(500)
-    for _ in range(40):
-        car.wait(10)
-        car.hear(AppMetrics(node="hpc-1", workload_id="radio", fps=30))
+    for_long(car, lambda: car.hear(AppMetrics(node="hpc-1", workload_id="radio", fps=30)))
     assert names(car) == {"hpc-1", "radio"}
 
 
@@ -66,9 +73,7 @@ LOAD = ("piriscale_node_cpu_usage_cores", "hpc-1")
 def test_an_application_that_hangs_in_a_living_container_does_not_show_its_last_good_latency_for_ever() -> None:
     car = Car()
     car.latency(100)
-    for _ in range(40):
-        car.wait(10)
-        car.use(500)
+    for_long(car, lambda: car.use(500))
     assert LATENCY not in shown(car)
     assert USE in shown(car)
     car.latency(200)
@@ -78,9 +83,7 @@ def test_an_application_that_hangs_in_a_living_container_does_not_show_its_last_
 def test_a_latency_that_is_told_no_more_is_not_shown_because_the_application_tells_something_else() -> None:
     car = Car()
     car.latency(100)
-    for _ in range(40):
-        car.wait(10)
-        car.hear(AppMetrics(node="hpc-1", workload_id="nav", fps=30))
+    for_long(car, lambda: car.hear(AppMetrics(node="hpc-1", workload_id="nav", fps=30)))
     assert LATENCY not in shown(car)
     assert shown(car)["piriscale_app_fps", "hpc-1", "nav"] == 30
     car.latency(200)
@@ -94,9 +97,7 @@ def test_an_agent_that_measures_no_more_does_not_show_its_last_use_for_ever() ->
     car.hear(NodeMetrics(node="hpc-1", cpu_usage=25, cpu_count=8, used_memory=2**30, total_memory=2**34))
     car.use(500)
     assert {USE, LOAD} <= set(shown(car))
-    for _ in range(40):
-        car.wait(10)
-        car.latency(100)
+    for_long(car, lambda: car.latency(100))
     assert not {USE, LOAD} & set(shown(car))
     assert LATENCY in shown(car)
 
